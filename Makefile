@@ -14,7 +14,7 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli api demo docs clean
+.PHONY: setup java chromium ui test test-deep archive compiled lint format bench peers overhead checks cli api demo docs clean
 
 setup: .venv/.installed .tools/datacontract/.installed java
 
@@ -43,6 +43,12 @@ java:
 	  || { echo "installing Java, which Spark needs"; \
 	       apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
 
+# The browser of tests/web.
+chromium:
+	@command -v chromium >/dev/null \
+	  || { echo "installing Chromium, which tests of the web page need"; \
+	       apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium > /dev/null; }
+
 # The web page, in src/arco/ui; at once if it was made of these sources.
 ui: .venv/.installed
 	@$(PY) ui/build.py
@@ -52,7 +58,7 @@ ui: .venv/.installed
 # of its classes, and tests are compiled once. (`make -n` would perform a line that names the
 # variable MAKE.)
 test: setup
-	@$(MAKE) --no-print-directory -j2 archive compiled ui
+	@$(MAKE) --no-print-directory -j2 archive compiled ui chromium
 	@make --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup; tested=$$?; \
 	wait $$lint; linted=$$?; cat .lint.txt; rm -f .lint.txt; \

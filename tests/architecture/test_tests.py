@@ -67,7 +67,7 @@ def function(definition: ast.FunctionDef) -> Definition:
     names = called(nodes)
     judges = (
         any(isinstance(node, ast.Assert) for node in nodes)
-        or bool(names & {"raises", "warns", "fail", "AssertionError"})
+        or bool(names & {"raises", "warns", "fail", "expect", "AssertionError"})
         or any(name.startswith("check") for name in names)
     )
     return Definition(definition.name, names, judges)

@@ -19,7 +19,7 @@ WITH held AS (
       WHEN s.last_materialization_at IS NULL THEN 'MISSING'
       ELSE 'MATERIALIZED'
     END AS state,
-    epoch_ms(s.last_materialization_at) AS materialized_ms,
+    (epoch_us(s.last_materialization_at) // 1000) AS materialized_ms,
     list_last(s.recent_rows) AS last_rows,
     list_last(s.recent_wall_ms) AS last_wall_ms
   FROM search.documents AS d

@@ -7,9 +7,9 @@ SELECT
   CAST(count(*) FILTER (WHERE t.state = 'FAILED') AS BIGINT) AS failed,
   CAST(count(*) FILTER (WHERE t.state IN ('SKIPPED', 'BLOCKED', 'CANCELLED')) AS BIGINT) AS skipped,
   CAST(count(*) FILTER (WHERE t.state IN ('RUNNING', 'DISPATCHED')) AS BIGINT) AS running,
-  min(epoch_ms(t.ready_at)) AS ready_ms,
-  min(epoch_ms(t.started_at)) AS started_ms,
-  max(epoch_ms(coalesce(t.finished_at, t.started_at))) AS finished_ms,
+  min((epoch_us(t.ready_at) // 1000)) AS ready_ms,
+  min((epoch_us(t.started_at) // 1000)) AS started_ms,
+  max((epoch_us(coalesce(t.finished_at, t.started_at)) // 1000)) AS finished_ms,
   min(t."index") AS first_index
 FROM orchestration.tasks AS t
 WHERE t.run_id = $run

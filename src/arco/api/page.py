@@ -78,6 +78,7 @@ def policy(sources: Sequence[str]) -> str:
         "default-src": "'none'",
         "script-src": "'self' 'wasm-unsafe-eval'",
         "style-src": "'self'",
+        "style-src-attr": "'unsafe-inline'",  # the editor of SQL sets its tab size so
         "font-src": "'self'",
         "img-src": "'self'",
         "connect-src": connect,

@@ -104,7 +104,7 @@ export function Shell() {
         </button>
         <WorkspaceChoice />
         <span className="spring" />
-        <button type="button" className="button open-search" aria-label="Search" onClick={() => setPaletteOpen(true)}>
+        <button type="button" className="button open-search" onClick={() => setPaletteOpen(true)}>
           <Search size={14} aria-hidden />
           <span>Search</span>
           <kbd>{navigator.platform.startsWith("Mac") ? "⌘K" : "Ctrl K"}</kbd>

@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { Waypoints } from "lucide-react";
 import { useRead } from "../api/hooks";
 import type { Answer } from "../api/types";
-import { Page, Panel, ProblemNote, Skeleton } from "../design/parts";
+import { Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { Prose } from "../design/prose";
 import { State } from "../design/states";
 import { bytes, count, Name, Time } from "../design/values";
@@ -37,19 +37,22 @@ const VIEWS: [AssetView | undefined, string][] = [
   ["code", "Code"],
   ["explain", "Explain"],
 ];
+/** Of those that code declares only. */
+const DECLARED: (AssetView | undefined)[] = ["partitions", "runs", "costs", "code", "explain"];
 
 export function AssetPage() {
   const { asset } = assetRoute.useParams();
   const { view } = assetRoute.useSearch();
   const body = useRead("/assets/{asset}", { path: { asset } });
-  const health = useRead("/assets/{asset}/health", { path: { asset }, at: "now" });
+  const isDeclared = Boolean(body.data?.project) && body.data?.active !== false;
+  const health = useRead("/assets/{asset}/health", { path: { asset }, at: "now", enabled: isDeclared });
   if (body.error && !body.data) return <FaultPage error={body.error} what="asset" />;
   return (
     <Page
       title={
         <>
           <Name>{asset}</Name> {health.data ? <State state={health.data.status} pill /> : null}
-          {body.data?.active === false ? <State state="REMOVED" text="No longer declared" pill /> : null}
+          {body.data && !isDeclared ? <State state="REMOVED" text={body.data.project ? "No longer declared" : "Not declared by code"} pill /> : null}
         </>
       }
       lead={health.data?.reasons.length ? <Name>{health.data.reasons.join("; ")}</Name> : null}
@@ -64,7 +67,7 @@ export function AssetPage() {
       }
     >
       <nav className="tabs" aria-label="Parts of the asset">
-        {VIEWS.map(([each, title]) => (
+        {VIEWS.filter(([each]) => isDeclared || !body.data || !DECLARED.includes(each)).map(([each, title]) => (
           <PageLink key={title} to="/assets/$asset" params={{ asset }} search={{ view: each }} current={view === each}>
             {title}
           </PageLink>
@@ -101,7 +104,8 @@ function View({ asset, view, body }: { asset: string; view: AssetView | undefine
 }
 
 function AssetOverview({ asset, body }: { asset: string; body: Answer<"/assets/{asset}"> | undefined }) {
-  const explained = useRead("/assets/{asset}/explain", { path: { asset }, at: "now" });
+  const isDeclared = Boolean(body?.project) && body?.active !== false;
+  const explained = useRead("/assets/{asset}/explain", { path: { asset }, at: "now", enabled: isDeclared });
   return (
     <div className="side">
       <div style={{ display: "grid", gap: 16, minWidth: 0 }}>
@@ -112,11 +116,16 @@ function AssetOverview({ asset, body }: { asset: string; body: Answer<"/assets/{
             </div>
           </Panel>
         ) : null}
-        <AssetPartitions asset={asset} brief />
-        <Panel title="Why it is as it is">
+        {isDeclared ? <AssetPartitions asset={asset} brief /> : null}
+        {body && !isDeclared ? (
+          <Panel>
+            <Empty title="No deployed code declares this asset">Somebody has created or imported it. What is known of it is in its columns, lineage and versions.</Empty>
+          </Panel>
+        ) : null}
+        {isDeclared ? <Panel title="Why it is as it is">
           {explained.error ? <div className="body"><ProblemNote error={explained.error} /></div> : explained.data ? <Causes explanation={explained.data} /> : <Skeleton />}
-        </Panel>
-        <Panel title="Recent activity">
+        </Panel> : null}
+        {explained.error || !isDeclared ? null : <Panel title="Recent activity">
           {explained.data ? (
             <div className="table-wrap">
               <table className="table">
@@ -138,7 +147,7 @@ function AssetOverview({ asset, body }: { asset: string; body: Answer<"/assets/{
           ) : (
             <Skeleton />
           )}
-        </Panel>
+        </Panel>}
       </div>
       <Panel title="About">
         {body ? <About body={body} /> : <Skeleton rows={8} />}

@@ -12,7 +12,7 @@ import { Grid } from "../design/grid";
 import { Choice, Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { count, duration } from "../design/values";
 import { useSetSearch } from "../layout/link";
-import { ask, isBrowserReady, MOST_ROWS, queryServer, type Rows } from "../query/engine";
+import { ask, MOST_ROWS, queryServer, type Rows, useBrowserReady } from "../query/engine";
 
 const Editor = lazy(async () => ({ default: (await import("./sql-editor")).SqlEditor }));
 const route = getRouteApi("/w/$tenant/$workspace/sql");
@@ -27,6 +27,7 @@ export function SqlPage() {
   const at = useWorkspace();
   const { generation } = useMoment();
   const mayReadFiles = useCan("metadata.read_all");
+  const isBrowserReady = useBrowserReady();
   const [text, setText] = useState(search.sql ?? FIRST);
   const snapshot = useRead("/snapshot");
   const tables = useMemo(() => Object.fromEntries((snapshot.data?.tables ?? []).map((table) => [table.table, [] as string[]])), [snapshot.data]);
@@ -44,7 +45,7 @@ export function SqlPage() {
       lead={`One SELECT over the tables of generation ${generation ?? "…"}. It cannot change anything.`}
       actions={
         <>
-          {mayReadFiles ? <Choice label="Engine" value={search.engine ?? "server"} options={[["server", "On the server"], ["browser", isBrowserReady() ? "In this browser" : "In this browser (loading)"]]} onChange={(engine) => set({ engine: engine === "server" ? undefined : engine })} /> : null}
+          {mayReadFiles ? <Choice label="Engine" value={search.engine ?? "server"} options={[["server", "On the server"], ["browser", isBrowserReady ? "In this browser" : "In this browser (loading)"]]} onChange={(engine) => set({ engine: engine === "server" ? undefined : engine })} /> : null}
           <button type="button" className="button primary" onClick={run} disabled={running.isPending}>
             <Play size={14} aria-hidden /> Run <kbd>Ctrl ↵</kbd>
           </button>

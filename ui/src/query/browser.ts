@@ -62,6 +62,8 @@ async function show(at: Workspace, tables: string[], generation: number): Promis
   if (!wanted.length) return;
   const response = await request(base(at) + address("/files", {}, { table: wanted, generation }));
   const listed = (await response.json()) as Schemas["FilesAnswer"];
+  const absent = wanted.filter((table) => !listed.tables.some((each) => each.table === table));
+  if (absent.length) throw new Error(`${absent.join(", ")} has no files: it has no rows, or is not a table of files`);
   for (const table of listed.tables) {
     for (const file of table.files) {
       if (registered.has(file.path)) continue;

@@ -1,5 +1,6 @@
 /** One interface, two engines: the server's SQL with row filters, and DuckDB in this browser. */
 import { useQuery, keepPreviousData, type UseQueryResult } from "@tanstack/react-query";
+import { useSyncExternalStore } from "react";
 import { base, Problem, request, type Workspace } from "../api/client";
 import { isWorthRepeating } from "../api/hooks";
 import { useCan } from "../api/permissions";
@@ -32,6 +33,7 @@ export async function queryServer(at: Workspace, sql: string, generation: number
 type BrowserEngine = typeof import("./browser");
 let browserEngine: Promise<BrowserEngine> | undefined;
 let isReady = false;
+const listeners = new Set<() => void>();
 
 /** Load DuckDB when the page has nothing else to do. Queries go to the server until it is there. */
 export function warmBrowserEngine(): void {
@@ -39,12 +41,21 @@ export function warmBrowserEngine(): void {
   browserEngine = import("./browser").then(async (engine) => {
     await engine.start();
     isReady = true;
+    for (const listener of listeners) listener();
     return engine;
   });
   browserEngine.catch(() => undefined);
 }
 
-export const isBrowserReady = (): boolean => isReady;
+/** Whether the browser's engine can be asked. */
+export const useBrowserReady = (): boolean =>
+  useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    () => isReady,
+  );
 
 /** Asks the browser's engine if it may and can, else the server. */
 export async function ask(at: Workspace, sql: string, generation: number | undefined, maxRows: number, inBrowser: boolean, signal?: AbortSignal): Promise<Rows> {

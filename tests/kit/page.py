@@ -1,0 +1,106 @@
+"""The web page in a real browser: a workspace in memory, a real server, Debian's Chromium."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from arco.api.serving import Binding, serve
+from tests.kit.api import ApiClient, ApiWorld
+from tests.kit.workspace import NAME, TENANT
+
+CHROMIUM = Path("/usr/bin/chromium")
+expect.set_options(timeout=20_000)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM.exists(), "there is no browser: make chromium"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield started
+        started.close()
+
+
+class ServedPage:
+    """A server for a world, on a port of this machine."""
+
+    def __init__(self, world: ApiWorld, port: int = 0) -> None:
+        self.world = world
+        self._binding = Binding(port=port)
+        self._listening = self._binding.listen()
+        self.port: int = self._listening.getsockname()[1]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        serve(self.world.server, self.world.app, self._binding, self._listening, self._stop)
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def base(self) -> str:
+        return f"{self.origin}/w/{TENANT}/{NAME}"
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+
+class Visit:
+    """One person's window: what it was told, asked for, and complained of."""
+
+    def __init__(
+        self, browser: Browser, served: ServedPage, who: ApiClient | None, **options: Any
+    ) -> None:
+        self._served = served
+        self._context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        self._context.set_default_timeout(20_000)
+        if who is not None:
+            cookie = {"name": "arco_local", "value": who.token, "url": served.origin}
+            self._context.add_cookies([cookie])  # type: ignore[list-item]
+        self.requests: list[str] = []
+        self.refused: list[str] = []
+        self.complaints: list[str] = []
+        self._context.add_init_script(
+            "addEventListener('securitypolicyviolation', e => "
+            "console.error('CSP', e.violatedDirective, e.blockedURI))"
+        )
+        self.page = self.tab()
+
+    def tab(self) -> Page:
+        page = self._context.new_page()
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on(
+            "response",
+            lambda answer: (
+                self.refused.append(f"{answer.status} {answer.url}")
+                if answer.status >= 400
+                else None
+            ),
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._hear)
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
+        return page
+
+    def _hear(self, message: Any) -> None:
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            self.complaints.append(message.text)
+
+    def go(self, path: str) -> Page:
+        self.page.goto(f"{self._served.base}{path}")
+        return self.page
+
+    def close(self) -> None:
+        self._context.close()

@@ -1,0 +1,72 @@
+"""One browser, one workspace and one server for all tests of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from arco.security.permissions import Role
+from tests.kit.api import ApiClient, ApiWorld, Company
+from tests.kit.page import ServedPage, Visit, browser
+
+HOSTILE = (
+    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> "
+    "[click](javascript:alert(1)) ![pixel](https://evil.example/x.png) \u202egnp.exe \x1b[31mred"
+)
+Enter = Callable[..., Visit]
+
+
+@pytest.fixture(scope="session")
+def started_browser() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def company() -> Company:
+    made = Company()
+    catalog = made.town.fresh().commands.catalog
+    catalog.create_asset(
+        "sales.hostile", description=HOSTILE, owners=["<b>ana</b>"], tags={"x": "<i>tag</i>"}
+    )
+    return made
+
+
+@pytest.fixture(scope="session")
+def world(company: Company) -> Iterator[ApiWorld]:
+    made = ApiWorld(company.town.fresh())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def served(world: ApiWorld) -> Iterator[ServedPage]:
+    made = ServedPage(world)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def enter(started_browser: Browser, served: ServedPage, world: ApiWorld) -> Iterator[Enter]:
+    """Opens a window for somebody; after the test none may have complained."""
+    visits: list[Visit] = []
+
+    def come(who: ApiClient | None = None, **options: Any) -> Visit:
+        visit = Visit(started_browser, served, who or world.owner, **options)
+        visits.append(visit)
+        return visit
+
+    yield come
+    complaints = [text for visit in visits for text in visit.complaints]
+    for visit in visits:
+        visit.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def viewer(world: ApiWorld) -> ApiClient:
+    """Who sees one namespace, and may change nothing."""
+    return world.client(Role.VIEWER, "sales")

@@ -1,0 +1,262 @@
+"""Each page of the web page, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.architecture.source import ROOT
+from tests.kit.api import ApiClient, ApiWorld, Company
+from tests.kit.page import ServedPage
+from tests.web.conftest import Enter
+
+pytestmark = pytest.mark.xdist_group("web")
+
+AXE = ROOT / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+PAGES = {
+    "": "Overview",
+    "/assets": "Assets",
+    "/assets?status=UNHEALTHY": "Assets",
+    "/assets/sales.total": "sales.total",
+    "/assets/sales.orders?view=partitions": "sales.orders",
+    "/assets/sales.total?view=versions": "sales.total",
+    "/assets/sales.notes?view=columns": "sales.notes",
+    "/assets/sales.total?view=checks": "sales.total",
+    "/assets/sales.total?view=contract": "sales.total",
+    "/assets/sales.total?view=runs": "sales.total",
+    "/assets/sales.total?view=costs": "sales.total",
+    "/assets/sales.total?view=code": "sales.total",
+    "/assets/sales.total?view=explain": "sales.total",
+    "/assets/sales.hostile": "sales.hostile",
+    "/lineage": "Lineage",
+    "/lineage?asset=sales.total": "Lineage of sales.total",
+    "/lineage?asset=sales.orders&view=list": "Lineage of sales.orders",
+    "/runs": "Runs",
+    "/runs/{run}": "hr.report",
+    "/runs/{run}?view=timeline": "hr.report",
+    "/runs/{run}?view=plan": "hr.report",
+    "/runs/{run}?view=outputs": "hr.report",
+    "/runs/{run}?view=explain": "hr.report",
+    "/sql": "SQL",
+}
+"""Each page that the router has, with its heading."""
+WITHOUT_ROWS = ("check_history",)
+"""Questions of tables that have no rows here, and so no files: the server answers them."""
+
+
+def literal(text: str) -> str:
+    """As `ui/src/query/sql.ts` fills it in."""
+    return text if text.isdigit() else f"'{text}'"
+
+
+def settled(page: Page) -> None:
+    """Wait until nothing on the page is a placeholder."""
+    expect(page.locator(".skeleton")).to_have_count(0)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_shows_its_heading_and_is_accessible(
+    enter: Enter, company: Company, path: str
+) -> None:
+    visit = enter()
+    page = visit.go(path.replace("{run}", company.both_run))
+    expect(page.get_by_role("heading", level=1)).to_contain_text(PAGES[path])
+    settled(page)
+    contract = "404" if "view=contract" in path else None
+    assert [each for each in visit.refused if contract is None or contract not in each] == []
+    assert page.title() == "Arco"
+    page.evaluate(AXE.read_text("utf-8") + "; undefined")
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [
+        (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0].get("failureSummary"))
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_hostile_text_is_shown_and_runs_nothing(enter: Enter) -> None:
+    visit = enter()
+    page = visit.go("/assets/sales.hostile")
+    settled(page)
+    body = page.locator(".prose")
+    expect(body).to_contain_text("<script>document.title='owned'</script>")
+    assert page.locator(".prose img, .prose script, a[href^='javascript:']").count() == 0
+    assert page.title() == "Arco"
+    assert [url for url in visit.requests if "evil.example" in url] == []
+    visit.go("/assets?q=hostile")
+    expect(page.get_by_role("grid")).to_contain_text("<b>ana</b>")
+    assert page.title() == "Arco"
+
+
+def test_page_moves_when_something_is_committed(enter: Enter, company: Company) -> None:
+    visit = enter()
+    page = visit.go("/assets?q=arrived")
+    expect(page.get_by_text("No asset matches")).to_be_visible()
+    other = visit.tab()
+    other.goto(page.url)
+    expect(other.get_by_text("No asset matches")).to_be_visible()
+    company.town.fresh().commands.catalog.create_asset("sales.arrived")
+    expect(page.get_by_role("link", name="sales.arrived")).to_be_visible()
+    expect(other.get_by_role("link", name="sales.arrived")).to_be_visible()
+    assert len([url for url in visit.requests if url.endswith("/events")]) == 1
+
+
+def test_time_travel_moves_the_whole_page_and_is_in_the_address(
+    enter: Enter, company: Company
+) -> None:
+    before = company.town.fresh().read.snapshot().generation
+    company.town.fresh().commands.catalog.create_asset("sales.later")
+    visit = enter()
+    page = visit.go("/assets?q=later")
+    expect(page.get_by_role("link", name="sales.later")).to_be_visible()
+    visit.go(f"/assets?q=later&generation={before}")
+    expect(page.get_by_text("No asset matches")).to_be_visible()
+    expect(page.get_by_role("group", name="Time travel")).to_contain_text(str(before))
+    page.get_by_role("link", name="Runs").click()
+    expect(page).to_have_url(re.compile(rf"/runs\?generation={before}$"))
+    slider = page.get_by_role("slider", name="Generation")
+    slider.focus()
+    slider.press("ArrowLeft")
+    expect(page).not_to_have_url(re.compile(rf"generation={before}$"))
+    page.get_by_role("button", name="Back to live").click()
+    expect(page).not_to_have_url(re.compile("generation="))
+
+
+def test_keyboard_alone_finds_and_opens_an_asset(enter: Enter) -> None:
+    page = enter().go("")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox")).to_be_focused()
+    page.keyboard.type("total")
+    expect(page.get_by_role("option", name="sales.total")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/assets/sales.total$"))
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    expect(page).to_have_url(re.compile("/runs$"))
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("sales.total")
+    expect(page).to_have_url(re.compile("asset=sales.total"))
+
+
+def test_each_question_has_the_same_rows_in_both_engines(enter: Enter, company: Company) -> None:
+    """The server's DuckDB is another version than the browser's."""
+    parameters = {"namespace": "sales", "name": "total", "state": "", "q": "", "sort": "name"}
+    parameters |= {"limit": "50", "offset": "0", "run": company.both_run, "first": "errors"}
+    parameters |= {"assets": "sales.total hr.report"}
+    questions = {file.stem: file.read_text("utf-8") for file in (ROOT / "ui/sql").glob("*.sql")}
+    listed = questions["assets"].replace("$namespace", "''")
+    questions |= {"assets": listed}
+    page = enter().go("/sql?engine=browser")
+    expect(page.get_by_role("option", name="In this browser", exact=True)).to_be_attached(
+        timeout=60_000
+    )
+    texts: dict[str, list[str]] = {name: [] for name in questions}
+    for engine, where in (("browser", "in this browser"), ("server", "on the server")):
+        page.get_by_label("Engine").select_option(engine)
+        for name, question in questions.items():
+            filled = re.sub(r"\$([a-z_]+)", lambda match: literal(parameters[match[1]]), question)
+            page.get_by_label("SQL", exact=True).fill(filled)
+            page.get_by_role("button", name="Run Ctrl").click()
+            expect(page.get_by_role("button", name="Run Ctrl")).to_be_enabled()
+            expected = "on the server" if name in WITHOUT_ROWS else where
+            expect(page.get_by_role("heading", name=re.compile(expected))).to_be_visible()
+            settled(page)
+            rows = page.locator(".panel.fill").inner_text()
+            texts[name].append(re.sub(r"^Rows .*$", "", rows, flags=re.MULTILINE))
+    assert {name: two[0] for name, two in texts.items()} == {
+        name: two[1] for name, two in texts.items()
+    }
+    assert all(two[0] for two in texts.values())
+
+
+def test_restricted_viewer_asks_for_nothing_that_he_may_not_have(
+    enter: Enter, viewer: ApiClient, company: Company
+) -> None:
+    visit = enter(viewer)
+    for path in ("", "/assets", "/assets/sales.total", "/runs", f"/runs/{company.sales_run}"):
+        page = visit.go(path)
+        settled(page)
+        assert "hr." not in page.inner_text("body")
+    assert visit.refused == []
+    assert [url for url in visit.requests if "/files" in url or "duckdb" in url] == []
+    assert page.get_by_role("button", name="Cancel").count() == 0
+
+
+def test_url_of_something_hidden_looks_like_one_of_nothing(enter: Enter, viewer: ApiClient) -> None:
+    visit = enter(viewer)
+    texts = []
+    for asset in ("hr.salaries", "hr.nothing"):
+        page = visit.go(f"/assets/{asset}")
+        expect(page.get_by_role("heading", name="There is no such asset")).to_be_visible()
+        texts.append(page.inner_text("main"))
+    assert texts[0] == texts[1]
+
+
+def test_without_a_session_the_page_says_how_to_sign_in(enter: Enter, world: ApiWorld) -> None:
+    page = enter(world.nobody()).go("/assets")
+    expect(page.get_by_role("heading", name="You are not signed in")).to_be_visible()
+    expect(page.get_by_text("servo serve")).to_be_visible()
+
+
+def test_unknown_page_and_run_say_so(enter: Enter) -> None:
+    page = enter().go("/nothing")
+    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    page = enter().go("/runs/nothing")
+    expect(page.get_by_role("heading", name="There is no such run")).to_be_visible()
+
+
+def test_page_goes_on_when_the_server_comes_back(
+    enter: Enter, company: Company, started_browser: object
+) -> None:
+    own = ApiWorld(company.town.fresh())
+    first = ServedPage(own)
+    visit = enter()
+    page = visit.page
+    page.context.add_cookies(
+        [{"name": "arco_local", "value": own.local.token, "url": first.origin}]
+    )
+    page.goto(f"{first.base}/assets")
+    expect(page.get_by_role("link", name="sales.total")).to_be_visible()
+    port = first.port
+    first.stop()
+    expect(page.get_by_text("The server does not answer")).to_be_visible(timeout=30_000)
+    again = ApiWorld(company.town.fresh())
+    again.tokens.callers[own.local.token] = again.local.caller(again.local.token)  # type: ignore[assignment]
+    second = ServedPage(again, port)
+    try:
+        expect(page.get_by_text("The server does not answer")).not_to_be_visible(timeout=30_000)
+        expect(page.get_by_role("link", name="sales.total")).to_be_visible()
+    finally:
+        second.stop()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_follow_the_system_and_the_choice(enter: Enter, scheme: str) -> None:
+    page = enter(color_scheme=scheme).go("")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    background = "getComputedStyle(document.body).backgroundColor"
+    as_system = page.evaluate(background)
+    other = "dark" if scheme == "light" else "light"
+    button = page.get_by_role("button", name=re.compile("Colours"))
+    while other not in (button.get_attribute("title") or ""):
+        button.click()
+    assert page.evaluate(background) != as_system
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == other
+
+
+def test_narrow_window_has_a_menu_and_no_sideways_scroll(enter: Enter) -> None:
+    visit = enter()
+    visit.page.set_viewport_size({"width": 390, "height": 800})
+    for path in ("", "/assets", "/assets/sales.total", "/runs"):
+        page = visit.go(path)
+        settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("link", name="Lineage").click()
+    expect(page.get_by_role("heading", name="Lineage", level=1)).to_be_visible()
