@@ -128,6 +128,17 @@ def test_endless_headers_are_refused(attacked: Attacked) -> None:
     assert attacked.answers()
 
 
+def test_a_body_that_ends_in_a_large_piece_is_no_header(attacked: Attacked) -> None:
+    body = b'{"sql": "SELECT 1"}' + b" " * (3 * connections.HEAD_BYTES)
+    more = [f"Authorization: Bearer {attacked.world.owner.token}", f"Content-Length: {len(body)}"]
+    request = attacked.head(f"{BASE}/query", "POST", *more, "Content-Type: application/json")
+    with attacked.connect() as client:
+        for _ in range(2):
+            client.sendall(request)
+            client.sendall(body)
+            assert client.recv(4096).startswith(b"HTTP/1.1 200")
+
+
 def test_large_headers_are_refused_with_a_problem(attacked: Attacked) -> None:
     with attacked.connect() as client:
         client.sendall(attacked.head("/healthz", "GET", f"X-Large: {'x' * 40_000}"))

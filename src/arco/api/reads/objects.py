@@ -103,7 +103,7 @@ class ShownObjects:
         """Raises NotFound for what is not handed out, as for what is not there."""
         if not is_shown(path, whole=whole):
             raise NotFound(f"{path} does not exist")
-        if whole or not (path.startswith(_CHANGES) or paths.root_generation(path) is not None):
+        if whole or not _is_filtered(path):
             return self._store.get(path).data
         make = self._changes if path.startswith(_CHANGES) else self._root
         return self._once(path, make)
@@ -111,7 +111,7 @@ class ShownObjects:
     def part(self, path: str, start: int, length: int, *, whole: bool) -> bytes:
         if not is_shown(path, whole=whole):
             raise NotFound(f"{path} does not exist")
-        if not whole and path.startswith(_CHANGES):
+        if not whole and _is_filtered(path):
             return self.get(path, whole=whole)[start : start + length]
         return self._store.get_range(path, start, length)
 
@@ -158,6 +158,11 @@ class ShownObjects:
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
                 self._bytes -= len(self._kept.popitem(last=False)[1])
         return raw
+
+
+def _is_filtered(path: str) -> bool:
+    """Whether it may have rows, or names, of security next to others."""
+    return path.startswith(_CHANGES) or paths.root_generation(path) is not None
 
 
 def _others(ref: ChangesRef) -> dict[str, Any]:
