@@ -79,6 +79,13 @@ def store_checks(workspace: Workspace) -> Iterator[HealthCheck]:
     yield _dispatch(workspace)
 
 
+def api_checks(workspace: Workspace) -> Iterator[HealthCheck]:
+    """Of a workspace that is reached through the API."""
+    yield HealthCheck("api", "ok", f"{workspace.store.url} answers")
+    yield _generation(workspace)
+    yield _dispatch(workspace)
+
+
 def disk_check(directory: Path) -> HealthCheck:
     """Of a local store."""
     return _disk("disk of the store", directory)

@@ -17,6 +17,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.session import Session
+    from arco.remote.data_answers import remote_audit_report
     from arco.security.audit_verify import Anchor, verify_audit
     from arco.security.reader import AuditFilter
     from arco.security.tables import AuditRow
@@ -132,7 +133,11 @@ def verify(
     """
     workspace = session.open()
     anchor = None if head is None else Anchor.parse(head)
-    report = verify_audit(workspace.read.snapshot(session.at()), event_types(), anchor=anchor)
+    if session.api:
+        generation = workspace.read.security(session.at()).snapshot.generation
+        report = remote_audit_report(workspace, generation, anchor)
+    else:
+        report = verify_audit(workspace.read.snapshot(session.at()), event_types(), anchor=anchor)
     if session.json:
         render.document({**render.plain(report), "intact": report.intact})
     else:

@@ -25,6 +25,7 @@ if deferral.LOADED:
     from arco.execution.version_diff import ColumnChange, KeyChanges, RowChange
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
+    from arco.remote.data_answers import Asked, remote_comparison
     from servo.contract.task import ColumnInfo
 
 
@@ -79,21 +80,31 @@ def compare(
             "different partitions",
             hint="compare versions of one partition",
         )
-    hidden = hidden_columns(session, workspace, snapshot, id, reveal)
-    try:
-        comparison = compare_versions(
-            workspace.store,
-            snapshot,
-            asset,
+    if session.api:
+        comparison = remote_comparison(
+            Asked(workspace, asset, snapshot.generation),
             (one, other),
             key=key or (),
             examples=examples,
             engine=engine.value,
-            hidden=hidden,
-            spark=workspace.runtime.spark,
+            reveal=reveal,
         )
-    finally:
-        _end_spark(workspace, engine)
+    else:
+        hidden = hidden_columns(session, workspace, snapshot, id, reveal)
+        try:
+            comparison = compare_versions(
+                workspace.store,
+                snapshot,
+                asset,
+                (one, other),
+                key=key or (),
+                examples=examples,
+                engine=engine.value,
+                hidden=hidden,
+                spark=workspace.runtime.spark,
+            )
+        finally:
+            _end_spark(workspace, engine)
     if session.json:
         render.document(_document(asset, snapshot.generation, comparison))
     else:

@@ -27,6 +27,8 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.shorts import short
+    from arco.errors import Invalid
+    from arco.remote.data_answers import Asked, remote_contract_report
     from servo.contract.manifest import ContractStatement
 
 app = group("contracts", "Show, check, import and export contracts.")
@@ -331,14 +333,23 @@ def check(
     elif version:
         contract = ContractReader(snapshot).statement(key, version)
     asset_id = ContractReader(snapshot).asset_id(key)
-    judge = ContractJudge(snapshot, workspace.library, workspace.store, workspace.clock)
-    report = judge.report(
-        key,
-        partition=partition or (),
-        contract=contract,
-        now=workspace.clock.now() if at is None else snapshot.published_at,
-        hidden=personal_columns(asset_id, snapshot),
-    )
+    if session.api:
+        if file is not None:
+            raise Invalid(
+                "the API checks contracts that are declared, not those of files",
+                hint="see `servo contracts import --dry-run`",
+            )
+        asked = Asked(workspace, key, snapshot.generation)
+        report = remote_contract_report(asked, partition or (), version, is_newest=at is None)
+    else:
+        judge = ContractJudge(snapshot, workspace.library, workspace.store, workspace.clock)
+        report = judge.report(
+            key,
+            partition=partition or (),
+            contract=contract,
+            now=workspace.clock.now() if at is None else snapshot.published_at,
+            hidden=personal_columns(asset_id, snapshot),
+        )
     _show_report(session, snapshot.generation, report)
     if not report.is_kept:
         raise typer.Exit(DIFFERENT)

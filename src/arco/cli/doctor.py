@@ -12,7 +12,14 @@ from arco.cli import deferral
 from arco.cli.options import command, flag
 
 if deferral.LOADED:
-    from arco.app.health import HealthCheck, disk_check, machine_checks, store_checks, unreachable
+    from arco.app.health import (
+        HealthCheck,
+        api_checks,
+        disk_check,
+        machine_checks,
+        store_checks,
+        unreachable,
+    )
     from arco.app.versions import all_versions, installed
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
@@ -57,10 +64,13 @@ def _checks(session: Session) -> list[HealthCheck]:
     try:
         config = session.config()
         workspace = session.open()
-        if config.directory is not None:
-            checks.append(disk_check(config.directory))
-        checks += store_checks(workspace)
-        spark_needed = workspace.runtime.needs_spark()
+        if session.api:  # tasks do not run here
+            checks += api_checks(workspace)
+        else:
+            if config.directory is not None:
+                checks.append(disk_check(config.directory))
+            checks += store_checks(workspace)
+            spark_needed = workspace.runtime.needs_spark()
     except Error as error:
         if not any(check.status == "fail" for check in checks):
             checks.append(unreachable(error))

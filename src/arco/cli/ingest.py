@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.errors import Invalid
     from arco.ingest.events import OutputReported, ReportState
-    from arco.ingest.openlineage import OpenLineageEvent, parse_namespaces, run_report
+    from arco.ingest.openlineage import OpenLineageEvent, parse_namespaces
     from arco.ingest.reader import IngestReader
     from arco.ingest.tables import ReportedOutputRow
     from arco.orchestration.catalog_names import lineage_reader
@@ -65,11 +65,12 @@ def openlineage(
     outcomes = []
     for number, line in enumerate(_lines(file), start=1):
         try:
-            run = run_report(msgspec.json.decode(line, type=OpenLineageEvent))
+            event = msgspec.json.decode(line, type=OpenLineageEvent)
         except msgspec.DecodeError as error:
             raise Invalid(f"line {number} of {file} is no event of OpenLineage: {error}") from None
-        if run is not None:
-            outcomes.append(commands.openlineage(run, namespaces=namespaces))
+        outcome = commands.openlineage_event(event, namespaces=namespaces)
+        if outcome is not None:
+            outcomes.append(outcome)
     if session.json:
         render.document({"events": outcomes})
         return

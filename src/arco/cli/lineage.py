@@ -225,8 +225,9 @@ def export(
     row = reader.find_run(run)
     snapshot = snapshot_at_end(workspace.read.snapshot, reader.snapshot, row)
     config = session.config()
-    store = f"{config.store.rstrip('/')}/{config.tenant}/{config.workspace}"
-    place = Location(f"arco://{config.tenant}/{config.workspace}", store)
+    name = f"{config.tenant}/{config.workspace}"
+    store = f"{config.store.rstrip('/')}/{name}"
+    place = Location(f"arco://{name}", f"arco://{name}" if session.api else store)
     tasks = task_runs(snapshot, row, queries_of(workspace.library, reader, row))
     lines = [json.dumps(event) for event in events_of(place, row.run_id, tasks)]
     if output is None:

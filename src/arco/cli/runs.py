@@ -268,6 +268,7 @@ def retry(session: Session, run: Run, remote: Remote = False, slots: Slots = 4) 
 @command(app, "resume", example="servo runs resume 01K…", takes=["actor"])
 def resume(session: Session, run: Run, slots: Slots = 4) -> None:
     """Continue here a run whose process has died."""
+    session.require_store()
     workspace = session.open()
     reader = workspace.read.orchestration()
     row = reader.find_run(run)

@@ -18,8 +18,7 @@ if deferral.LOADED:
     from arco.execution.states import VersionStatus
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
-    from arco.remote.preview import remote_rows
-    from arco.remote.workspace import RemoteWorkspace
+    from arco.remote.data_answers import Asked, remote_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -55,8 +54,9 @@ def show(
     id = OrchestrationReader(snapshot).asset_id(asset)
     lookup = VersionLookup(snapshot, asset, id)
     row = lookup.version(partition or (), version)
-    if isinstance(workspace, RemoteWorkspace):
-        rows = remote_rows(workspace.client, asset, row, limit, columns or (), reveal=reveal)
+    if session.api:
+        asked = Asked(workspace, asset, snapshot.generation)
+        rows = remote_rows(asked, row, limit, columns or (), reveal=reveal)
     else:
         hidden = hidden_columns(session, workspace, snapshot, id, reveal)
         rows = first_rows(workspace.store, row, limit, columns or (), hidden)

@@ -26,6 +26,7 @@ if deferral.LOADED:
     from arco.ingest.reader import IngestReader
     from arco.orchestration.catalog_names import asset_id_of
     from arco.orchestration.reader import OrchestrationReader
+    from arco.remote.data_answers import Asked, remote_files
     from arco.state.snapshot import Snapshot
     from arco.times import short as short_time
     from servo.contract.identity import version_label
@@ -207,8 +208,12 @@ def files(
     snapshot = workspace.read.snapshot(session.at())
     id = OrchestrationReader(snapshot).asset_id(asset)
     row = VersionLookup(snapshot, asset, id).version(partition or (), version)
-    hidden = hidden_columns(session, workspace, snapshot, id, reveal)
-    listed = files_of(workspace.store, row, hidden)
+    if session.api:
+        asked = Asked(workspace, asset, snapshot.generation)
+        listed = remote_files(asked, row, reveal=reveal)
+    else:
+        hidden = hidden_columns(session, workspace, snapshot, id, reveal)
+        listed = files_of(workspace.store, row, hidden)
     if session.json:
         render.document(
             {

@@ -14,11 +14,13 @@ from arco.catalog.tables import ASSET_NAMES, NAMESPACES
 from arco.errors import Invalid, Refused
 from arco.ingest.events import OutputReported
 from arco.ingest.openlineage import (
+    OpenLineageEvent,
     ReportedDataset,
     ReportedDatasetFacets,
     RunReport,
     asset_key_of,
     columns_of,
+    run_report,
 )
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
@@ -79,6 +81,13 @@ class IngestCommands:
         """Of assets that must be there."""
         reader = CatalogReader(self._core.snapshot())
         return tuple(reader.asset_id(AssetKey.parse(key)) for key in keys)
+
+    def openlineage_event(
+        self, event: OpenLineageEvent, *, namespaces: Mapping[str, str]
+    ) -> ReportOutcome | None:
+        """Record an event; None for one that is of no run."""
+        run = run_report(event)
+        return None if run is None else self.openlineage(run, namespaces=namespaces)
 
     def openlineage(
         self,

@@ -27,9 +27,12 @@ from arco.catalog.contract_commands import ContractCommands
 from arco.catalog.events import Column
 from arco.catalog.governance_commands import GovernanceCommands
 from arco.catalog.governance_events import GovernedValue, ValueRef
+from arco.catalog.odcs_export import to_odcs
 from arco.errors import Invalid, Refused
-from arco.execution.commands import ExecutionCommands
+from arco.execution.commands import ExecutionCommands, Quarantined
+from arco.execution.states import HELD_VERSIONS
 from arco.execution.tables import QuarantineRow
+from arco.execution.version_lookup import VersionLookup
 from arco.lineage.commands import LineageCommands
 from arco.lineage.reader import Node
 from arco.notifications.commands import NotificationCommands
@@ -50,6 +53,8 @@ from arco.orchestration.reader import OrchestrationReader, SnapshotLookups
 from arco.orchestration.schema_deploy import BreakAcceptance
 from arco.orchestration.states import RequestState
 from arco.remote.client import Client
+from arco.remote.command_api import CommandApi, body_of, generation_of, if_match
+from arco.remote.outside_commands import RemoteImports, RemoteIngest
 from arco.security.api_keys import parse_key
 from arco.security.commands import NewKey, SecurityCommands
 from arco.security.permissions import Role
@@ -59,7 +64,13 @@ from arco.state.replay import Progress, silent
 from arco.state.tier1 import Acknowledged
 from arco.times import iso
 from servo.contract.keys import AssetKey
-from servo.contract.manifest import DEFAULT_PROJECT, Catchup, Manifest, encode_manifest
+from servo.contract.manifest import (
+    DEFAULT_PROJECT,
+    Catchup,
+    ContractStatement,
+    Manifest,
+    encode_manifest,
+)
 from servo.contract.task import Influence
 
 C = TypeVar("C")
@@ -79,44 +90,18 @@ def _over(commands: Any, kind: type[C], client: Client) -> C:
     """What `commands` are made of, with other methods."""
     remote = object.__new__(kind)
     remote.__dict__.update(commands.__dict__)
-    remote.__dict__["api"] = _Api(client)
+    remote.__dict__["api"] = CommandApi(client)
     return remote
 
 
-class _Api:
-    """A client, and answers as commands give them."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-
-    def key(self, idempotency_key: str) -> str:
-        return idempotency_key or self.client.new_key()
-
-    def done(self, answer: Mapping[str, Any], key: str) -> Acknowledged:
-        event_id = self.client.get_command(key).get("event_id", "")
-        return Acknowledged(answer["generation"], event_id, bool(answer.get("replayed", False)))
-
-
-def _body(details: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in details.items() if value is not None}
-
-
-def _match(version: int | None) -> str:
-    return "" if version is None else f'"g0.v{version}"'
-
-
-def _generation(answer: Mapping[str, Any]) -> Acknowledged:
-    return Acknowledged(answer["generation"], "", replayed=False)
-
-
 class RemoteCatalog(CatalogCommands):
-    api: _Api
+    api: CommandApi
 
     def create_namespace(
         self, namespace: str, *, idempotency_key: str = "", **details: Any
     ) -> Acknowledged:
         key = self.api.key(idempotency_key)
-        body = cast(Any, {"namespace": namespace, **_body(details)})
+        body = cast(Any, {"namespace": namespace, **body_of(details)})
         return self.api.done(self.api.client.create_namespace(body, idempotency_key=key), key)
 
     def update_namespace(
@@ -130,9 +115,9 @@ class RemoteCatalog(CatalogCommands):
         key = self.api.key(idempotency_key)
         answer = self.api.client.update_namespace(
             namespace,
-            cast(Any, _body(details)),
+            cast(Any, body_of(details)),
             idempotency_key=key,
-            if_match=_match(expected_version),
+            if_match=if_match(expected_version),
         )
         return self.api.done(answer, key)
 
@@ -150,7 +135,7 @@ class RemoteCatalog(CatalogCommands):
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
         given = [msgspec.to_builtins(column) for column in columns]
-        body = cast(Any, {"asset": str(key), "columns": given, **_body(details)})
+        body = cast(Any, {"asset": str(key), "columns": given, **body_of(details)})
         return self.api.done(self.api.client.create_asset(body, idempotency_key=command), command)
 
     def update_asset(
@@ -164,9 +149,9 @@ class RemoteCatalog(CatalogCommands):
         command = self.api.key(idempotency_key)
         answer = self.api.client.update_asset(
             str(key),
-            cast(Any, _body(details)),
+            cast(Any, body_of(details)),
             idempotency_key=command,
-            if_match=_match(expected_version),
+            if_match=if_match(expected_version),
         )
         return self.api.done(answer, command)
 
@@ -196,7 +181,7 @@ class RemoteCatalog(CatalogCommands):
         self, key: AssetKey | str, column: str, *, idempotency_key: str = "", **changes: Any
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
-        body = cast(Any, {"column": column, **_body(changes)})
+        body = cast(Any, {"column": column, **body_of(changes)})
         return self.api.done(
             self.api.client.update_column(str(key), body, idempotency_key=command), command
         )
@@ -227,7 +212,7 @@ class RemoteCatalog(CatalogCommands):
 
 
 class RemoteGovernance(GovernanceCommands):
-    api: _Api
+    api: CommandApi
 
     def change(
         self,
@@ -243,13 +228,13 @@ class RemoteGovernance(GovernanceCommands):
         answer = self.api.client.govern(
             cast(Any, msgspec.to_builtins(body)),
             idempotency_key=key,
-            if_match=_match(expected_version),
+            if_match=if_match(expected_version),
         )
         return self.api.done(answer, key)
 
     def create_term(self, term: str, *, idempotency_key: str = "", **details: Any) -> Acknowledged:
         key = self.api.key(idempotency_key)
-        body = cast(Any, {"term": term, **_body(details)})
+        body = cast(Any, {"term": term, **body_of(details)})
         return self.api.done(self.api.client.create_term(body, idempotency_key=key), key)
 
     def update_term(
@@ -263,9 +248,9 @@ class RemoteGovernance(GovernanceCommands):
         key = self.api.key(idempotency_key)
         answer = self.api.client.update_term(
             term,
-            cast(Any, _body(details)),
+            cast(Any, body_of(details)),
             idempotency_key=key,
-            if_match=_match(expected_version),
+            if_match=if_match(expected_version),
         )
         return self.api.done(answer, key)
 
@@ -278,7 +263,23 @@ class RemoteGovernance(GovernanceCommands):
 
 
 class RemoteContracts(ContractCommands):
-    api: _Api
+    api: CommandApi
+
+    def set(
+        self,
+        contract: ContractStatement,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
+    ) -> Acknowledged:
+        key = self.api.key(idempotency_key)
+        answer = self.api.client.set_contract(
+            contract.name,
+            {"document": to_odcs(contract, id=contract.name)},
+            idempotency_key=key,
+            if_match=if_match(expected_version),
+        )
+        return self.api.done(answer, key)
 
     def withdraw(
         self,
@@ -290,13 +291,22 @@ class RemoteContracts(ContractCommands):
     ) -> Acknowledged:
         key = self.api.key(idempotency_key)
         answer = self.api.client.remove_contract(
-            asset, {"reason": reason}, idempotency_key=key, if_match=_match(expected_version)
+            asset, {"reason": reason}, idempotency_key=key, if_match=if_match(expected_version)
         )
         return self.api.done(answer, key)
 
 
 class RemoteExecution(ExecutionCommands):
-    api: _Api
+    api: CommandApi
+
+    def quarantine(self, asset: str, asset_id: str, version_id: str, reason: str) -> Quarantined:
+        version = VersionLookup(self._snapshot(), asset, asset_id).version((), version_id)
+        if version.status in HELD_VERSIONS:
+            return Quarantined(version, False)
+        self.api.client.quarantine_version(
+            asset, {"materialization_id": version.materialization_id, "reason": reason}
+        )
+        return Quarantined(version, True)
 
     def decide(
         self, held: QuarantineRow, *, approved: bool, reason: str = "", idempotency_key: str = ""
@@ -310,7 +320,7 @@ class RemoteExecution(ExecutionCommands):
 
 
 class RemoteOrchestration(OrchestrationCommands):
-    api: _Api
+    api: CommandApi
 
     def deploy(
         self,
@@ -431,7 +441,7 @@ class RemoteOrchestration(OrchestrationCommands):
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:
         row = OrchestrationReader(self._snapshot()).find_active_run(run)
-        return _generation(
+        return generation_of(
             self.api.client.cancel_run(row.run_id, {"force": force, "reason": reason})
         )
 
@@ -439,13 +449,13 @@ class RemoteOrchestration(OrchestrationCommands):
         """Orchestrators do."""
 
     def withdraw(self, request_key: str, *, reason: str = "") -> Acknowledged:
-        return _generation(self.api.client.cancel_request({"key": request_key, "reason": reason}))
+        return generation_of(self.api.client.cancel_request({"key": request_key, "reason": reason}))
 
     def change_partition_keys(
         self, keys: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> Acknowledged:
         body: Any = {"add": list(add), "remove": list(remove)}
-        return _generation(self.api.client.change_partition_keys(keys, body))
+        return generation_of(self.api.client.change_partition_keys(keys, body))
 
 
 def _check_engine(engine_id: str) -> None:
@@ -480,7 +490,7 @@ def _deployed(answer: Mapping[str, Any]) -> Deployed:
 
 
 class RemoteLimits(LimitCommands):
-    api: _Api
+    api: CommandApi
 
     def set(
         self, scope: str, name: str, value: str, *, reason: str = "", new_pool: bool = False
@@ -501,24 +511,24 @@ class RemoteLimits(LimitCommands):
         return LimitUnset(scope=scope, name=limit, reason=reason)
 
     def pause(self, *, reason: str = "") -> Acknowledged:
-        return _generation(self.api.client.pause_dispatch({"reason": reason}))
+        return generation_of(self.api.client.pause_dispatch({"reason": reason}))
 
     def resume(self, *, reason: str = "") -> Acknowledged:
-        return _generation(self.api.client.resume_dispatch({"reason": reason}))
+        return generation_of(self.api.client.resume_dispatch({"reason": reason}))
 
 
 class RemoteAutomation(AutomationCommands):
-    api: _Api
+    api: CommandApi
 
     def pause(self, schedule: str, *, reason: str = "") -> Acknowledged:
         row = self._schedule(schedule)
-        return _generation(
+        return generation_of(
             self.api.client.pause_schedule(row.project, row.name, {"reason": reason})
         )
 
     def resume(self, schedule: str, *, catchup: Catchup = "none") -> Acknowledged:
         row = self._schedule(schedule)
-        return _generation(
+        return generation_of(
             self.api.client.resume_schedule(row.project, row.name, {"catchup": catchup})
         )
 
@@ -531,21 +541,21 @@ class RemoteAutomation(AutomationCommands):
 
 
 class RemoteSensors(SensorCommands):
-    api: _Api
+    api: CommandApi
 
     def _names(self, sensor: str) -> tuple[str, str]:
         row = SensorReader(self._core.snapshot()).sensor(sensor)
         return row.project, row.name
 
     def pause(self, sensor: str, *, reason: str = "") -> Acknowledged:
-        return _generation(self.api.client.pause_sensor(*self._names(sensor), {"reason": reason}))
+        return generation_of(self.api.client.pause_sensor(*self._names(sensor), {"reason": reason}))
 
     def resume(self, sensor: str) -> Acknowledged:
-        return _generation(self.api.client.resume_sensor(*self._names(sensor)))
+        return generation_of(self.api.client.resume_sensor(*self._names(sensor)))
 
     def reset(self, sensor: str, *, cursor: str = "", reason: str = "") -> Acknowledged:
         body: Any = {"cursor": cursor, "reason": reason}
-        return _generation(self.api.client.reset_sensor(*self._names(sensor), body))
+        return generation_of(self.api.client.reset_sensor(*self._names(sensor), body))
 
     def push(self, sensor: str, message_id: str, payload: str = "") -> Pushed:
         body: Any = {"id": message_id, "payload": payload}
@@ -559,17 +569,17 @@ class RemoteSensors(SensorCommands):
 
 
 class RemoteAssetAutomation(AssetAutomationCommands):
-    api: _Api
+    api: CommandApi
 
     def pause(self, asset: str, *, reason: str = "") -> Acknowledged:
-        return _generation(self.api.client.pause_automation(asset, {"reason": reason}))
+        return generation_of(self.api.client.pause_automation(asset, {"reason": reason}))
 
     def resume(self, asset: str, *, catchup: ResumeCatchup = "none") -> Acknowledged:
-        return _generation(self.api.client.resume_automation(asset, {"catchup": catchup}))
+        return generation_of(self.api.client.resume_automation(asset, {"catchup": catchup}))
 
 
 class RemoteBackfills(BackfillCommands):
-    api: _Api
+    api: CommandApi
 
     def create(self, draft: BackfillDraft, *, backfill_id: str = "") -> Backfill:
         body = _plan_body(draft.request)
@@ -604,7 +614,7 @@ class RemoteBackfills(BackfillCommands):
 
 
 class RemoteLineage(LineageCommands):
-    api: _Api
+    api: CommandApi
 
     def add(
         self,
@@ -638,15 +648,15 @@ def _edge(source: Node, target: Node) -> dict[str, Any]:
 
 
 class RemoteNotifications(NotificationCommands):
-    api: _Api
+    api: CommandApi
 
     def retry(self, notification: str) -> Acknowledged:
         row = NotificationReader(self._core.snapshot()).notification(notification)
-        return _generation(self.api.client.retry_notification(row.notification_id))
+        return generation_of(self.api.client.retry_notification(row.notification_id))
 
 
 class RemoteSecurity(SecurityCommands):
-    api: _Api
+    api: CommandApi
 
     def create_key(
         self,
@@ -716,6 +726,8 @@ _REMOTE: Final[Mapping[str, type[Any]]] = {
     "asset_automation": RemoteAssetAutomation,
     "backfills": RemoteBackfills,
     "lineage": RemoteLineage,
+    "imports": RemoteImports,
+    "ingest": RemoteIngest,
     "notifications": RemoteNotifications,
     "security": RemoteSecurity,
 }

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from arco.errors import Invalid, NotFound
 from arco.remote.client import Client
-from arco.storage import keys
+from arco.storage import keys, paths
 from arco.storage.port import Mode, Object, ObjectMeta
+
+_OF_THE_STORE: Final = (paths.INBOX, paths.SEGMENTS, paths.REJECTED, "data/")
+"""The API hands out nothing of these: what reads them works on the store."""
 
 
 class ApiStore:
@@ -40,6 +43,8 @@ class ApiStore:
 
     def _fetched(self, path: str, headers: dict[str, str] | None = None) -> bytes:
         keys.check_key(path)
+        if path.startswith(_OF_THE_STORE):
+            refuse()
         try:
             return self.client.send("GET", f"/objects/{quote(path)}", headers=headers).content
         except NotFound:
@@ -53,6 +58,8 @@ class ApiStore:
         raise NotFound(f"{path} does not exist, or the API does not hand it out")
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        if prefix.startswith(_OF_THE_STORE):
+            refuse()
         after = start_after or ""
         while True:
             page = self.client.list_stored_objects(prefix=prefix, start_after=after)

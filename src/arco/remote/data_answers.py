@@ -1,0 +1,140 @@
+"""What is known from files that the API does not hand out: it reads them, masks and answers.
+
+Of data: first rows, files, comparisons, contracts that are checked, suggestions from samples. Of
+the log: whether the audit log is what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+
+import msgspec
+import pyarrow as pa
+
+from arco.answers.comparing import VersionComparison
+from arco.answers.contract_report import ContractReport
+from arco.answers.version_data import FileEntry, FileList, FirstRows
+from arco.app.workspace import Workspace
+from arco.errors import Invalid
+from arco.execution.tables import MaterializationRow
+from arco.execution.version_diff import ColumnChange, KeyChanges
+from arco.orchestration.personal_suggestions import SuggestedColumn
+from arco.security.audit_verify import Anchor, AuditReport
+
+if TYPE_CHECKING:
+    from arco.remote.client import Client
+    from arco.remote.workspace import RemoteWorkspace
+
+MAX_ROWS: Final = 100
+MAX_EXAMPLES: Final = 100
+
+
+class Asked(NamedTuple):
+    """An asset at one generation of a workspace that is reached through the API."""
+
+    workspace: Workspace
+    asset: str
+    generation: int
+
+    @property
+    def client(self) -> Client:
+        return _client(self.workspace)
+
+
+def _client(workspace: Workspace) -> Client:
+    return cast("RemoteWorkspace", workspace).client
+
+
+def _check_revealed(reveal: bool) -> None:
+    if reveal:
+        raise Invalid("the API shows no personal values", hint="leave out --reveal")
+
+
+def remote_rows(
+    asked: Asked, version: MaterializationRow, limit: int, columns: Sequence[str], *, reveal: bool
+) -> FirstRows:
+    """As `first_rows` gives them, with values as JSON has them."""
+    _check_revealed(reveal)
+    if limit > MAX_ROWS:
+        raise Invalid(f"the API shows at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
+    names = [name.strip() for text in columns for name in text.split(",")]
+    answer = asked.client.preview_data(
+        asked.asset, version=version.materialization_id, limit=limit, columns=names
+    )
+    names = [each["name"] for each in answer["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in answer["rows"]]
+    table = pa.Table.from_pylist(rows, schema=None) if rows else pa.table({n: [] for n in names})
+    return FirstRows(table, answer["masked"], 0, answer["more_columns"])
+
+
+def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> FileList:
+    _check_revealed(reveal)
+    answer = asked.client.list_version_files(
+        asked.asset, version.materialization_id, generation=asked.generation
+    )
+    return FileList(msgspec.convert(answer["files"], list[FileEntry]), answer["total"])
+
+
+def remote_comparison(
+    asked: Asked,
+    versions: tuple[MaterializationRow, MaterializationRow],
+    *,
+    key: Sequence[str],
+    examples: int,
+    engine: Literal["auto", "duckdb", "spark"],
+    reveal: bool,
+) -> VersionComparison:
+    _check_revealed(reveal)
+    if engine == "spark":
+        raise Invalid("the API does not compare with Spark", hint="leave out --engine")
+    if examples > MAX_EXAMPLES:
+        raise Invalid(
+            f"the API shows at most {MAX_EXAMPLES} examples", hint=f"give --examples {MAX_EXAMPLES}"
+        )
+    before, after = versions
+    answer = asked.client.compare_versions(
+        asked.asset,
+        before=before.materialization_id,
+        after=after.materialization_id,
+        key=[name.strip() for text in key for name in text.split(",")],
+        examples=examples,
+        generation=asked.generation,
+    )
+    keys = answer["keys"]
+    return VersionComparison(
+        before,
+        after,
+        msgspec.convert(answer["columns"], list[ColumnChange]),
+        None if keys is None else msgspec.convert(keys, KeyChanges),
+    )
+
+
+def remote_contract_report(
+    asked: Asked, partition: Sequence[str], version: str, *, is_newest: bool
+) -> ContractReport:
+    """`is_newest`: as of now, not of the generation's time."""
+    answer = asked.client.check_contract(
+        asked.asset,
+        version=version or None,
+        partition=partition,
+        generation=None if is_newest else asked.generation,
+    )
+    return msgspec.convert(answer, ContractReport)
+
+
+def remote_suggestions(asked: Asked) -> list[SuggestedColumn]:
+    """From names, types and values."""
+    answer = asked.client.suggest_personal_columns(
+        asked.asset, samples=True, generation=asked.generation
+    )
+    return msgspec.convert(answer["suggestions"], list[SuggestedColumn])
+
+
+def remote_audit_report(
+    workspace: Workspace, generation: int, anchor: Anchor | None
+) -> AuditReport:
+    answer = _client(workspace).verify_audit_log(
+        generation=generation, head=None if anchor is None else str(anchor)
+    )
+    return msgspec.convert(answer["report"], AuditReport)
