@@ -26,7 +26,7 @@ import msgspec
 
 from arco.automation.sensor_events import SensorEvaluated
 from arco.clock import Clock
-from arco.errors import Corrupt, Denied, Error, Invalid, NotFound
+from arco.errors import Corrupt, Denied, Error, Invalid, NotFound, Unauthenticated
 from arco.log.append import Ledger
 from arco.log.envelope import Event, make_event
 from arco.orchestration.cancel_notes import Cancellations
@@ -35,6 +35,7 @@ from arco.orchestration.input_lists import whole
 from arco.orchestration.results import whole as whole_result
 from arco.state.core import Core
 from arco.storage import paths
+from arco.storage.keys import check_scoped
 from arco.transport.liveness import beat
 from arco.transport.queues.capacity import Capacity, Reserved
 from arco.transport.queues.objectstore import ObjectStoreQueue, claimed_message, renewed_at
@@ -330,7 +331,7 @@ class RemoteWork:
         """What a task token says. Raises Denied."""
         grant = self._grants.read(token, "task", self._core.clock.now())
         if (grant.tenant, grant.workspace) != (self._tenant, self._workspace):
-            raise Denied("this token is of another workspace")
+            raise Unauthenticated("this token is of another workspace")
         return grant
 
     def task_rules(self, grant: WorkGrant) -> ObjectRules:
@@ -393,4 +394,10 @@ def _is_result_of(grant: WorkGrant, result: TaskResult) -> bool:
 
 
 def _is_in(folder: str, file: str) -> bool:
-    return "/" not in file or file.startswith(f"{folder}/")
+    """Whether a file is below a folder, whoever reads its path: `..` leads out of it."""
+    path = file if "/" in file else f"{folder}/{file}"
+    try:
+        check_scoped(path)
+    except Invalid:
+        return False
+    return path.startswith(f"{folder}/")

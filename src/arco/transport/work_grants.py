@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from arco.errors import Denied
+from arco.errors import Denied, Unauthenticated
 from arco.storage import paths
 from arco.storage.signing import TokenSigner
 from arco.transport.queues.port import Delivery, Message, Weight
@@ -96,11 +96,11 @@ class GrantSigner:
     def read(self, token: str, audience: Audience, now: datetime) -> WorkGrant:
         """What a token says. Raises Denied for one that does not count, or no more."""
         body = self._signers[audience].verify(token)
-        if body is None:
-            raise Denied(f"this is no {audience} token of this server")
-        grant = _decoder.decode(body)
-        if grant.audience != audience:
-            raise Denied(f"this is no {audience} token of this server")
+        grant = None if body is None else _decoder.decode(body)
+        if grant is None or grant.audience != audience:
+            # Who shows a task token shows nothing else; a claim comes with an API key.
+            refusal = Unauthenticated if audience == "task" else Denied
+            raise refusal(f"this is no {audience} token of this server")
         if now.replace(tzinfo=UTC).timestamp() >= grant.expires:
             raise Denied(
                 f"the {audience} token has expired",
