@@ -79,5 +79,9 @@ def test_somebody_logs_in_by_a_browser_and_out_again(servo: Servo) -> None:
             assert stat.S_IMODE(kept.stat().st_mode) == 0o600
             who = servo.json("auth", "whoami")
             assert list(who["workspaces"][0]["namespaces"]) == ["sales"]
+            del servo.env["ARCO_API"]
+            servo.json("roles", "grant", "user:ann@example.com", "viewer")
+            servo.env["ARCO_API"] = url
+            servo.json("catalog", "asset", "list")  # with the token that was kept
             assert servo.json("auth", "logout")["logged_out"] is True
             assert kept.read_text() == "{}"

@@ -259,3 +259,35 @@ def test_table_of_two_stages_is_refused() -> None:
 def test_payload_that_a_stage_has_twice_is_refused() -> None:
     with pytest.raises(Invalid, match=r"two folds of test\.said"):
         Stage("one", (PEOPLE,), [On(Said, by_who, people), On(Said, by_who, nothing)])
+
+
+def test_facts_of_a_bucket_after_those_of_another_give_the_same_rows_and_failures() -> None:
+    texts = ["hello", "forget", "boom", "huge", "erase", "bye"]
+    payloads = [Said(who=f"p{n * n % 37}", word=texts[n * 7 % 11 % 6]) for n in range(2_000)]
+    events = [recorded(n, payload) for n, payload in enumerate(payloads, 1)]
+    expected = fold(CHAIN, NoRows(), events)
+    answers = iter([False, True])  # from the second portion of the first stage on
+    for is_tight in (lambda: True, lambda: next(answers, True)):
+        folded = fold(CHAIN, NoRows(), events, is_tight=is_tight)
+        assert folded.changes == expected.changes
+        assert folded.failures == expected.failures
+
+
+def test_derived_facts_have_the_order_of_the_facts_that_they_come_from() -> None:
+    order: list[str] = []
+
+    def listen(rows: Rows, fact: Fact, e: Echoed) -> Iterator[Change]:
+        order.append(e.word)
+        yield from ()
+
+    def echo(rows: Rows, fact: Fact, e: Said) -> Iterator[Change]:
+        yield Emit(Echoed(word=f"{e.who}1"))
+        yield Emit(Echoed(word=f"{e.who}2"))
+
+    stages = [
+        Stage("echo", (PEOPLE,), [On(Said, by_who, echo)]),
+        Stage("listen", (WORDS,), [On(Echoed, lambda fact, e: "one key", listen)]),
+    ]
+    events = [recorded(n // 2, Said(who=f"p{n}", word="-")) for n in range(40)]
+    fold(Chain(stages, [Said]), NoRows(), events, is_tight=lambda: True)
+    assert order == [f"p{n}{m}" for n in range(40) for m in (1, 2)]

@@ -197,6 +197,26 @@ def test_a_large_bucket_whose_old_rows_are_found_stays_loaded(
     check_against_model(w)
 
 
+def test_a_commit_that_touches_more_than_the_budget_reads_each_bucket_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    w = make_workspace(store, 1, clock=clock)
+    ids = [f"A{n}" for n in range(9_000)]
+    w.ledger.append([AssetObserved(asset_id=i, row_count=1, size_bytes=1) for i in ids])
+    w.committer.commit()
+    monkeypatch.setattr(warm_module, "LARGE", len(ids))  # hashes alone would not do
+    hooks = HookStore(store)
+    tight = make_workspace(hooks, 2, clock=clock, warm_budget_bytes=1 << 20, cache_budget_bytes=0)
+    tight.ledger.append([AssetObserved(asset_id=i, row_count=2, size_bytes=2) for i in ids])
+    tight.committer.commit()
+    reads = [path for call, path in hooks.calls if call != "put" and "/asset_stats/l0/" in path]
+    assert tight.projector.warm.is_tight
+    assert 0 < len(reads) < 3 * 256
+    check_against_model(tight)
+
+
 def test_rows_committed_without_loading_their_bucket_are_read_when_it_is_loaded() -> None:
     at = Pair()
     with pytest.MonkeyPatch.context() as patch:

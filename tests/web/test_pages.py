@@ -153,6 +153,7 @@ def test_keyboard_alone_finds_and_opens_an_asset(enter: Enter) -> None:
     page.keyboard.press("g")
     page.keyboard.press("r")
     expect(page).to_have_url(re.compile("/runs$"))
+    expect(page.get_by_role("searchbox")).to_be_visible()
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.type("sales.total")

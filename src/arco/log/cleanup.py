@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from arco.errors import Error
@@ -104,21 +104,24 @@ class Cleanup:
         if deleting is None:
             delete_quietly(self._store, batches)
             return
-        # Not by the store's own threads: those belong to the commits.
-        for path in batches:
-            with self._lock:
-                if path in self._under_way:
-                    continue  # a commit after its own names what it has not seen gone
-                self._under_way.add(path)
-            deleting.submit(self._delete, path)
+        with self._lock:  # a commit after its own names what it has not seen gone
+            doomed = [path for path in batches if path not in self._under_way]
+            self._under_way.update(doomed)
+        # Not by the store's own threads: those belong to the commits. A future for each object
+        # would cost more than deleting it from a local disk.
+        for first in range(min(DELETES, len(doomed))):
+            deleting.submit(self._delete, doomed[first::DELETES])
 
-    def _delete(self, path: str) -> None:
+    def _delete(self, doomed: Sequence[str]) -> None:
         try:
-            if not self._ending:
-                delete_quietly(self._store, [path])
+            for path in doomed:
+                if not self._ending:
+                    delete_quietly(self._store, (path,))
+                with self._lock:
+                    self._under_way.discard(path)
         finally:
             with self._lock:
-                self._under_way.discard(path)
+                self._under_way.difference_update(doomed)
 
     def _write_hint(self, created: Head) -> None:
         """Without reading it first, once this process has: that it goes back harms nobody."""

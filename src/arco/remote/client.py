@@ -57,7 +57,9 @@ class Client(Operations):
         """`ca_file`: certificates to trust instead of the usual ones, in PEM."""
         self.url = checked_api_url(url)
         if not token:
-            raise Unauthenticated("there is no token for the API", hint="set ARCO_TOKEN")
+            raise Unauthenticated(
+                "there is no token for the API", hint="run `servo auth login`, or set ARCO_TOKEN"
+            )
         self.tenant = tenant
         self.workspace = workspace
         self._base = f"/api/v1/workspaces/{quote(tenant, safe='')}/{quote(workspace, safe='')}"

@@ -11,13 +11,14 @@ from typing import Any
 
 from arco.app.reading import Reading
 from arco.app.workspace import Workspace
-from arco.clock import Clock
+from arco.clock import Clock, SystemClock
 from arco.config import Config
 from arco.errors import Denied
 from arco.remote.client import Client
 from arco.remote.commands import remote_commands
 from arco.remote.store import ApiStore, refuse
 from arco.security.reader import SecurityReader
+from arco.security.stored_tokens import TokenFile
 from arco.state.snapshot import At
 
 
@@ -33,10 +34,12 @@ class RemoteWorkspace(Workspace):
 
 
 def connected(config: Config, env: Mapping[str, str], **settings: Any) -> RemoteWorkspace:
-    """The workspace at the API that `config.store` names."""
+    """The workspace at the API that `config.store` names, with `ARCO_TOKEN` or the token of
+    `servo auth login`."""
+    token = env.get("ARCO_TOKEN", "")
     client = Client(
         config.store,
-        env.get("ARCO_TOKEN", ""),
+        token or TokenFile.of_user(env).token_for(config.store, SystemClock().now()),
         tenant=config.tenant,
         workspace=config.workspace,
         ca_file=env.get("ARCO_CA_FILE") or None,

@@ -36,9 +36,11 @@ import msgspec
 
 from arco.errors import Invalid
 from arco.log.envelope import Origin, Payload, Recorded
-from arco.state.table import Key, Row, Table, Versioned
+from arco.state.table import Key, Row, Table, Versioned, bucket_of
 
 log = logging.getLogger(__name__)
+PORTION = 512
+"""After so many facts of a stage the source is asked whether it is tight."""
 R = TypeVar("R", bound=Row)
 P = TypeVar("P", bound=Payload)
 
@@ -183,10 +185,7 @@ class Rows:
             before = self.versioned(table, key)
         if (before[1] if before is not None else None) == row:
             return
-        changed = self.changes.get(table)
-        if changed is None:
-            changed = self.changes[table] = {}
-        changed[key] = cached[key] = (position, row)
+        self.changes.setdefault(table, {})[key] = cached[key] = (position, row)
         if table.shard < len(table.key) and table.spread == 1:
             shards = self._shards.setdefault(table, {})
             shards.setdefault(key[: table.shard], set()).add(key)
@@ -340,11 +339,52 @@ def _check_delete(change: Delete) -> None:
         raise Invalid(f"{change.table} has history: its rows move to history and are not deleted")
 
 
+def _fold_by_bucket(
+    stage: Stage, rows: Rows, facts: Sequence[Fact], failures: list[FoldFailure]
+) -> list[Fact]:
+    """`fold_stage` with the facts of one bucket after those of another.
+
+    A source that cannot keep all buckets then reads each of them once. Keys are independent,
+    and facts of a key stay in order. What is derived is in the order of the facts.
+    """
+    own: list[FoldFailure] = []
+    derived: list[list[Fact]] = [[] for _ in facts]
+    numbers = [bucket_of(stage.key(fact)) for fact in facts]
+    for at in sorted(range(len(facts)), key=numbers.__getitem__):
+        derived[at] = fold_stage(stage, rows, facts[at : at + 1], own)
+    failures += sorted(own, key=_position)
+    return [fact for of_fact in derived for fact in of_fact]
+
+
+def _fold_queue(
+    stage: Stage,
+    rows: Rows,
+    facts: Sequence[Fact],
+    failures: list[FoldFailure],
+    is_tight: Callable[[], bool],
+) -> list[Fact]:
+    derived: list[Fact] = []
+    for start in range(0, len(facts), PORTION):
+        if is_tight():
+            return derived + _fold_by_bucket(stage, rows, facts[start:], failures)
+        derived += fold_stage(stage, rows, facts[start : start + PORTION], failures)
+    return derived
+
+
 _position = attrgetter("position")
 
 
-def fold(chain: Chain, source: RowSource, events: Iterable[Recorded]) -> Folded:
-    """Fold a batch of events on the embedded engine."""
+def fold(
+    chain: Chain,
+    source: RowSource,
+    events: Iterable[Recorded],
+    *,
+    is_tight: Callable[[], bool] = lambda: False,
+) -> Folded:
+    """Fold a batch of events on the embedded engine.
+
+    `is_tight` tells, at any time, whether the source forgets buckets that it has read.
+    """
     queues = chain.queues(events)
     rows = Rows(source)
     failures: list[FoldFailure] = []
@@ -352,7 +392,7 @@ def fold(chain: Chain, source: RowSource, events: Iterable[Recorded]) -> Folded:
         # Facts from the log and from several stages meet here; each source is in
         # order, and the sort is stable, so earlier stages come first.
         queues[i].sort(key=_position)
-        for fact in fold_stage(stage, rows, queues[i], failures):
+        for fact in _fold_queue(stage, rows, queues[i], failures, is_tight):
             for taker in chain.takers(fact.payload, i):
                 queues[taker].append(fact)
     return Folded(rows.changes, failures)

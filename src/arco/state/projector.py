@@ -111,7 +111,7 @@ class StateProjector:
         now: datetime,
     ) -> Projected:
         self.catch_up(head)
-        folded = fold(self._chain, self.warm, events)
+        folded = fold(self._chain, self.warm, events, is_tight=lambda: self.warm.is_tight)
         changes = dict(folded.changes)
         if segment is not None:
             row = system.segment_row(segment, events[0].received_at, events[-1].received_at)

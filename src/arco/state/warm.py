@@ -16,7 +16,8 @@ What is kept follows what goes on, not what went on. Every `SWEEP` commits the b
 none of them looked at are dropped, and rows that have changed go back into columns. Where a
 table has many rows here, of a bucket whose rows were hardly found (versions of a backfill,
 which are all new) the hashes of the keys remain: what is not among them is new, and the rest
-is looked up in the files.
+is looked up in the files. Where rows had to be dropped to make room for others, the state is
+*tight*, and folds go bucket by bucket: each bucket is read once, not once for each fact.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ LARGE = 1_024
 """From so many rows of a table on, buckets are worth reducing to the hashes of their keys."""
 SELDOM = 8
 """A bucket is seldom found if less than one of so many of its rows was, since the last sweep."""
+ROOM = 7 / 8
+"""Buckets are dropped until what is left takes this part of the budget."""
 SETTLED = 64
 """So many changed rows of a bucket are worth turning into columns."""
 
@@ -63,6 +66,8 @@ class Warm:
         self._budget = budget_bytes
         self._loaded = 0
         """What all buckets take, or more: a bound that is worked out anew when it is reached."""
+        self.is_tight = False
+        """Whether rows were dropped, since the last sweep, to make room for others."""
         self._commits = 0
         self._position = 0
         self._own_since = 0
@@ -253,6 +258,7 @@ class Warm:
         """
         old = self._commits - SWEEP
         rows = self._rows_of_tables()
+        self.is_tight = False
         for at, bucket in list(self.buckets.items()):
             if bucket.used_at <= old:
                 self._forget(at)
@@ -301,12 +307,23 @@ class Warm:
         for at, bucket in list(self.buckets.items()):
             if self._is_seldom_found(at[0], bucket, rows):
                 self.buckets[at] = bucket.index()
+                self.is_tight = True
             elif bucket.changed:
                 self.buckets[at] = self._consolidated(at[0], bucket)
         total = sum(bucket.nbytes for bucket in self.buckets.values())
-        while total > self._budget and self.buckets:
-            total -= self._forget(next(iter(self.buckets))).nbytes
+        if total > self._budget:
+            total = self._evict(total)
         self._loaded = total
+
+    def _evict(self, total: int) -> int:
+        """Drop buckets until there is room for more, the rows before the few bytes of hashes."""
+        self.is_tight = True
+        for kind in (LoadedBucket, BucketHashes):
+            for at in [at for at, bucket in self.buckets.items() if isinstance(bucket, kind)]:
+                if total <= self._budget * ROOM:
+                    return total
+                total -= self._forget(at).nbytes
+        return total
 
     def _consolidated(
         self, table: Table[Any], bucket: LoadedBucket | BucketHashes
