@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Page, expect
 
+from servo.contract.keys import AssetKey
 from tests.kit.api import ApiClient, Company
 from tests.web.conftest import Enter
 
@@ -76,7 +77,7 @@ def test_dispatch_is_paused_and_resumed(enter: Enter, company: Company) -> None:
 def test_a_key_is_created_shown_once_and_revoked(enter: Enter) -> None:
     page = enter().go("/settings?view=keys")
     dialog_of(page, "New key")
-    page.get_by_role("dialog").get_by_label("Name").fill("from-the-page")
+    page.get_by_role("dialog").get_by_label("Name", exact=True).fill("from-the-page")
     page.get_by_role("dialog").get_by_role("button", name="Create").click()
     secret = page.locator(".secret")
     expect(secret).to_contain_text(re.compile(r"^arco_[0-9A-Z]{26}_[0-9a-f]{64}$"))
@@ -105,7 +106,7 @@ def test_two_people_who_edit_the_same_asset_do_not_overwrite_each_other(
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_text("tier=gold")).to_be_visible()
     reader = company.town.fresh().read.catalog()
-    assert reader.asset("sales.notes").tags == {"tier": "gold"}
+    assert reader.asset(AssetKey("sales", "notes")).tags == {"tier": "gold"}
 
 
 def test_a_viewer_is_offered_no_action(enter: Enter, viewer: ApiClient) -> None:
