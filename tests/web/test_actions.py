@@ -106,7 +106,7 @@ def test_two_people_who_edit_the_same_asset_do_not_overwrite_each_other(
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_text("tier=gold")).to_be_visible()
     reader = company.town.fresh().read.catalog()
-    assert reader.asset(AssetKey("sales", "notes")).asset.tags == {"tier": "gold"}
+    assert reader.asset(AssetKey("sales", "notes")).row.tags == {"tier": "gold"}
 
 
 def test_a_viewer_is_offered_no_action(enter: Enter, viewer: ApiClient) -> None:
