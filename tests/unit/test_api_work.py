@@ -281,7 +281,7 @@ def test_reports_on_what_a_worker_was_not_given_are_refused(fleet: Fleet) -> Non
         good.materialization,
         materialization_id="..",
         path=f"{request_of(mine).output}/..",
-        files=("x.parquet",),
+        files=(),
     )
     refused = [
         replace(good, attempt_id=request_of(other).attempt_id),

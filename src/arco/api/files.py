@@ -158,13 +158,13 @@ async def answer_signed(server: ApiServer, request: Request[Any, Any, Any]) -> A
         )
         # Of a workspace that is not there nothing is signed, and the answer is the same.
         signer = _nobody(server.clock) if served is None else served.signer
-        known = served or next(iter(server.workspaces.values()))
+        any_served = served or next(iter(server.workspaces.values()))
         # Raw, as it was signed.
         rest = raw_rest(scope, _SEGMENTS)
         target = f"/signed/{rest}?{scope['query_string'].decode('latin-1')}"
         answer = await server.in_thread(
             lambda: respond(
-                known.workspace.store,
+                any_served.workspace.store,
                 signer,
                 target,
                 range_header=headers.get("range"),

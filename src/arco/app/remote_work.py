@@ -35,7 +35,6 @@ from arco.orchestration.input_lists import whole
 from arco.orchestration.results import whole as whole_result
 from arco.state.core import Core
 from arco.storage import paths
-from arco.storage.keys import check_scoped
 from arco.transport.liveness import beat
 from arco.transport.queues.capacity import Capacity, Reserved
 from arco.transport.queues.objectstore import ObjectStoreQueue, claimed_message, renewed_at
@@ -46,6 +45,7 @@ from arco.transport.work_grants import (
     ObjectRules,
     WorkGrant,
     grant_of,
+    is_result_of,
     task_grant_of,
     task_rules,
 )
@@ -59,7 +59,7 @@ from arco.transport.work_messages import (
 )
 from arco.worker.service import MAX_DELIVERIES, STOP_S
 from arco.worker.staleness import Staleness
-from servo.contract.task import TaskRequest, TaskResult
+from servo.contract.task import TaskRequest
 
 log = logging.getLogger(__name__)
 
@@ -293,10 +293,10 @@ class RemoteWork:
             own = payload.worker_id == worker
         elif isinstance(payload, TaskStarted):
             named = (payload.run_id, payload.task_id, payload.attempt_id)
-            right, own = any(_names(grant) == named for grant in held), payload.worker_id == worker
+            right, own = any(grant.names == named for grant in held), payload.worker_id == worker
         else:
             result = whole_result(payload)
-            right = any(_is_result_of(grant, result) for grant in held)
+            right = any(is_result_of(grant, result) for grant in held)
             own = result.worker_id == worker
         if not right:
             raise Denied(f"event {reported.id} is not about an attempt that you were given")
@@ -372,32 +372,3 @@ class RemoteWork:
             references=tuple(whole(self._core.store, ref) for ref in request.references),
         )
         return task_rules(grant, full)
-
-
-def _names(grant: WorkGrant) -> tuple[str, str, str]:
-    return grant.run_id, grant.task_id, grant.attempt_id
-
-
-def _is_result_of(grant: WorkGrant, result: TaskResult) -> bool:
-    """Whether a result is of the attempt, and its output where the attempt's may be."""
-    if grant.sensor_id or _names(grant) != (result.run_id, result.task_id, result.attempt_id):
-        return False
-    output = result.materialization
-    if output is None:
-        return True
-    named = (output.run_id, output.task_id, output.asset_id, output.partition)
-    if named != (grant.run_id, grant.task_id, grant.asset_id, grant.partition):
-        return False
-    folder = f"{grant.output}/{output.materialization_id}"
-    files = [*output.files, *([output.details.path] if output.details else [])]
-    return output.path == folder and all(_is_in(folder, file) for file in files)
-
-
-def _is_in(folder: str, file: str) -> bool:
-    """Whether a file is below a folder, whoever reads its path: `..` leads out of it."""
-    path = file if "/" in file else f"{folder}/{file}"
-    try:
-        check_scoped(path)
-    except Invalid:
-        return False
-    return path.startswith(f"{folder}/")
