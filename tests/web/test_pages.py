@@ -40,6 +40,21 @@ PAGES = {
     "/runs/{run}?view=outputs": "hr.report",
     "/runs/{run}?view=explain": "hr.report",
     "/sql": "SQL",
+    "/quarantine": "Quarantine",
+    "/quarantine?id={held}": "Quarantine",
+    "/backfills": "Backfills",
+    "/backfills?id={backfill}": "Backfills",
+    "/automation": "Automation",
+    "/automation?view=sensors": "Automation",
+    "/automation?view=assets": "Automation",
+    "/automation?view=requests&request=payroll": "Automation",
+    "/contracts": "Contracts",
+    "/costs": "Costs",
+    "/audit": "Audit",
+    "/settings": "Settings",
+    "/settings?view=notifications": "Settings",
+    "/settings?view=keys": "Settings",
+    "/settings?view=roles": "Settings",
 }
 """Each page that the router has, with its heading."""
 WITHOUT_ROWS = ("check_history",)
@@ -61,7 +76,8 @@ def test_page_shows_its_heading_and_is_accessible(
     enter: Enter, company: Company, path: str
 ) -> None:
     visit = enter()
-    page = visit.go(path.replace("{run}", company.both_run))
+    path_here = path.replace("{run}", company.both_run).replace("{held}", company.sales_held)
+    page = visit.go(path_here.replace("{backfill}", company.sales_backfill))
     expect(page.get_by_role("heading", level=1)).to_contain_text(PAGES[path])
     settled(page)
     contract = "404" if "view=contract" in path else None
