@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arco.worker.failures import TaskFailed
 from arco.worker.secret_managers import calls
+from arco.worker.secret_managers import gcp as gcp_module
+from arco.worker.secret_managers.azure import AzureSecrets
 from arco.worker.secrets import SecretRegistry
 from servo.contract.manifest import RETRIABLE, SecretRef
 from servo.contract.task import ErrorInfo
-from tests.kit.secret_servers import VaultServer
+from tests.kit.secret_servers import AzureServer, GcpServer, VaultServer
 
 VALUE = "s3cret-of-the-shop"
 
@@ -238,3 +242,162 @@ def test_aws_without_region_credentials_or_a_server(
     check(failure("aws-secrets-manager:shop"), "denied")
     monkeypatch.delenv("AWS_REGION")
     check(failure("aws-secrets-manager:shop"), "invalid")
+
+
+# -- Google's Secret Manager --------------------------------------------------------------
+
+DB = "gcp-secret-manager:projects/shop/secrets/db"
+
+
+@pytest.fixture
+def gcp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcpServer]:
+    server = GcpServer()
+    server.secrets["projects/shop/secrets/db"] = {
+        "1": b'{"password": "old one"}',
+        "2": None,
+        "3": f'{{"password": "{VALUE}"}}'.encode(),
+    }
+    server.secrets["projects/shop/secrets/bytes"] = {"1": b"\xff\xfe"}
+    with server.running():
+        file = tmp_path / "credentials.json"
+        file.write_text(json.dumps(server.credentials()))
+        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", f"{server.url}/")
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+        monkeypatch.delenv("CLOUDSDK_AUTH_ACCESS_TOKEN", raising=False)
+        yield server
+
+
+def test_google_gives_fields_and_versions_to_a_service_account(gcp: GcpServer) -> None:
+    registry = SecretRegistry()
+    assert resolve(f"{DB}#password", registry) == VALUE
+    assert resolve(f"{DB}?version=1#password", registry) == "old one"
+    assert resolve(f"{DB}/versions/1#password", registry) == "old one"
+    assert len(gcp.tokens) == 1
+    gcp.tokens.clear()
+    assert resolve(f"{DB}/versions/latest#password", registry) == VALUE
+
+
+def test_google_says_what_is_missing_or_wrong(gcp: GcpServer) -> None:
+    gcp.denied.add("projects/shop/secrets/other")
+    registry = SecretRegistry()
+    for ref, code in (
+        (f"{DB}?version=9", "missing"),
+        (f"{DB}?version=2", "missing"),
+        ("gcp-secret-manager:projects/shop/secrets/none", "missing"),
+        ("gcp-secret-manager:projects/shop/secrets/other", "denied"),
+        ("gcp-secret-manager:projects/shop/secrets/bytes", "invalid"),
+        ("gcp-secret-manager:shop/db", "invalid"),
+        ("gcp-secret-manager:projects/shop/secrets/../x", "invalid"),
+        ("gcp-secret-manager:projects/p/locations/a.evil.example/secrets/x", "invalid"),
+        (f"{DB}/versions/1?version=1", "invalid"),
+    ):
+        check(failure(ref, registry), code)
+    gcp.broken = [503, 500, 429]
+    check(failure(DB, registry), "unavailable")
+
+
+def test_google_knows_tokens_machines_and_no_other_accounts(
+    gcp: GcpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = tmp_path / "stranger.json"
+    forged = GcpServer().credentials() | {"token_uri": f"{gcp.url}/token"}
+    for document, code in (
+        (forged, "denied"),
+        (forged | {"private_key": "no key"}, "invalid"),
+        ({"type": "external_account"}, "invalid"),
+        ([], "invalid"),
+    ):
+        stranger.write_text(json.dumps(document))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(stranger))
+        check(failure(DB), code)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("GCE_METADATA_HOST", gcp.url.removeprefix("http://"))
+    assert resolve(f"{DB}#password") == VALUE
+    monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN", next(iter(gcp.tokens)))
+    assert resolve(f"{DB}#password") == VALUE
+    monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN", "expired")
+    check(failure(DB), "denied")
+
+
+def test_google_knows_the_user_of_a_laptop(
+    gcp: GcpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setattr(gcp_module, "TOKEN_URL", f"{gcp.url}/token")
+    file = tmp_path / "application_default_credentials.json"
+    user = {"client_id": "client-1", "client_secret": "client-secret-1"}
+    for refresh, works in (("refresh-1", True), ("revoked", False)):
+        document = {"type": "authorized_user", **user, "refresh_token": refresh}
+        file.write_text(json.dumps(document))
+        if works:
+            assert resolve(f"{DB}#password") == VALUE
+        else:
+            check(failure(DB), "denied")
+
+
+# -- Azure Key Vault ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureServer]:
+    server = AzureServer()
+    server.secrets["shop/db"] = {"aaa1": "old one", "aaa2": VALUE}
+    server.secrets["shop/off"] = {"aaa1": VALUE}
+    server.disabled.add("shop/off")
+    for name in ("AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "AZURE_KEYVAULT_DNS_SUFFIX"):
+        monkeypatch.delenv(name, raising=False)
+    with server.running():
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", server.url)
+        monkeypatch.setenv("AZURE_TENANT_ID", "tenant-1")
+        monkeypatch.setenv("AZURE_CLIENT_ID", "client-1")
+        monkeypatch.setenv("AZURE_CLIENT_SECRET", "client-secret-1")
+        yield server
+
+
+def key_vaults(server: AzureServer) -> SecretRegistry:
+    return SecretRegistry({"azure-key-vault": AzureSecrets(f"{server.url}/{{vault}}")})
+
+
+def test_azure_gives_versions_and_says_what_is_missing(azure: AzureServer) -> None:
+    azure.denied.add("shop/other")
+    registry = key_vaults(azure)
+    assert resolve("azure-key-vault:shop/db", registry) == VALUE
+    assert resolve("azure-key-vault:Shop/db?version=aaa1", registry) == "old one"
+    assert len(azure.tokens) == 1
+    azure.tokens.clear()
+    assert resolve("azure-key-vault:shop/db", registry) == VALUE
+    for ref, code in (
+        ("azure-key-vault:shop/none", "missing"),
+        ("azure-key-vault:shop/db?version=bbb", "missing"),
+        ("azure-key-vault:shop/off", "missing"),
+        ("azure-key-vault:shop/other", "denied"),
+        ("azure-key-vault:shop", "invalid"),
+        ("azure-key-vault:evil.example/db", "invalid"),
+        ("azure-key-vault:shop/db/../x", "invalid"),
+    ):
+        check(failure(ref, registry), code)
+    azure.broken = [429, 503, 500]
+    check(failure("azure-key-vault:shop/db", registry), "unavailable")
+
+
+def test_azure_knows_clients_federated_tokens_and_managed_identities(
+    azure: AzureServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = "azure-key-vault:shop/db"
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "wrong")
+    check(failure(ref, key_vaults(azure)), "denied")
+    monkeypatch.delenv("AZURE_CLIENT_SECRET")
+    file = tmp_path / "token"
+    file.write_text("federated-1\n")
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(file))
+    assert resolve(ref, key_vaults(azure)) == VALUE
+    monkeypatch.delenv("AZURE_FEDERATED_TOKEN_FILE")
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.url)
+    assert resolve(ref, key_vaults(azure)) == VALUE
+    monkeypatch.setenv("IDENTITY_ENDPOINT", f"{azure.url}/msi/token")
+    monkeypatch.setenv("IDENTITY_HEADER", "header-1")
+    assert resolve(ref, key_vaults(azure)) == VALUE
+    monkeypatch.setenv("IDENTITY_HEADER", "wrong")
+    check(failure(ref, key_vaults(azure)), "denied")

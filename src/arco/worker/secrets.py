@@ -66,6 +66,8 @@ class FileSecrets:
 
 _MANAGERS: Final = {
     "aws-secrets-manager": ("aws", "AwsSecrets"),
+    "azure-key-vault": ("azure", "AzureSecrets"),
+    "gcp-secret-manager": ("gcp", "GcpSecrets"),
     "vault": ("vault", "VaultSecrets"),
 }
 """By provider, module and class in `arco.worker.secret_managers`."""

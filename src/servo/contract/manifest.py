@@ -361,6 +361,8 @@ PLAIN_PROVIDERS: Final = ("env", "file")
 SECRET_PROVIDERS: Final = (
     *PLAIN_PROVIDERS,
     "aws-secrets-manager",
+    "azure-key-vault",
+    "gcp-secret-manager",
     "vault",
 )
 
