@@ -167,8 +167,9 @@ def test_each_question_has_the_same_rows_in_both_engines(enter: Enter, company: 
     parameters |= {"limit": "50", "offset": "0", "run": company.both_run, "first": "errors"}
     parameters |= {"assets": "sales.total hr.report"}
     questions = {file.stem: file.read_text("utf-8") for file in (ROOT / "ui/sql").glob("*.sql")}
-    listed = questions["assets"].replace("$namespace", "''")
-    questions |= {"assets": listed}
+    for name in ("assets", "asset_states"):
+        lines = f"WITH asset_lines AS (\n{questions['asset_lines']}\n)\n"
+        questions[name] = lines + questions[name].replace("$namespace", "''")
     page = enter().go("/sql?engine=browser")
     expect(page.get_by_role("option", name="In this browser", exact=True)).to_be_attached(
         timeout=60_000
@@ -190,6 +191,20 @@ def test_each_question_has_the_same_rows_in_both_engines(enter: Enter, company: 
         name: two[1] for name, two in texts.items()
     }
     assert all(two[0] for two in texts.values())
+    _list_in_the_browser(page)
+
+
+def _list_in_the_browser(page: Page) -> None:
+    """The list of assets is filtered over a table that the browser keeps: no request."""
+    asked: list[str] = []
+    page.get_by_role("link", name="Assets", exact=True).click()
+    expect(page.get_by_role("link", name="hr.report")).to_be_visible()
+    settled(page)
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("searchbox").fill("SALES.TOTAL")
+    expect(page.get_by_role("status")).to_have_text("1 assets")
+    expect(page.get_by_role("link", name="sales.total")).to_be_visible()
+    assert [url for url in asked if "/query" in url or "/files" in url] == []
 
 
 def test_restricted_viewer_asks_for_nothing_that_he_may_not_have(
