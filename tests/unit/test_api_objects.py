@@ -11,6 +11,7 @@ from arco.errors import NotFound
 from arco.security.permissions import Role
 from arco.state.system import OUTCOMES
 from arco.storage.memory import MemoryStore
+from arco.storage.paths import root_generation
 from arco.storage.port import Mode
 from tests.kit.api import ApiClient, ApiWorld, Company
 from tests.kit.workspace import NAME, TENANT
@@ -75,6 +76,18 @@ def test_parts_are_those_that_were_asked_for(world: ApiWorld) -> None:
         whole = client.send("GET", f"/objects/{path}").content
         part = client.send("GET", f"/objects/{path}", headers={"Range": "bytes=4-9"})
         assert (part.status_code, part.content) == (206, whole[4:10])
+
+
+def test_a_part_of_a_root_manifest_tells_no_more_than_the_whole(world: ApiWorld) -> None:
+    viewer = world.client(Role.VIEWER)
+    path = [path for path in _listed(viewer, "manifests/") if root_generation(path)][-1]
+    whole = viewer.send("GET", f"/objects/{path}").content
+    assert whole != world.owner.send("GET", f"/objects/{path}").content
+    last = len(whole) - 1
+    part = viewer.send("GET", f"/objects/{path}", headers={"Range": f"bytes=0-{last}"})
+    assert (part.status_code, part.content) == (206, whole)
+    beyond = viewer.send("GET", f"/objects/{path}", headers={"Range": f"bytes=0-{last + 1}"})
+    assert beyond.status_code == 400
 
 
 def test_objects_are_for_those_who_see_everything(world: ApiWorld) -> None:
