@@ -102,7 +102,8 @@ class CommonSettings(TypedDict, total=False):
     resources: Resources
     """CPUs, memory and priority."""
     secrets: Mapping[str, str]
-    """By name, a reference: `env:NAME`, `file:/path`. Read with `ctx.secret(name)`."""
+    """By name, a reference: `env:NAME`, `file:/path`, `vault:MOUNT/path#field`, … Read with
+    `ctx.secret(name)`."""
     columns: Sequence[ColumnDef]
     """As `column(...)` makes them. The output is compared with them: a missing column, another
     type, or a null where `nullable=False` fails the check `columns`."""

@@ -114,6 +114,20 @@ def test_a_file_is_answered_with_a_signed_url(company: Company) -> None:
     world.close()
 
 
+def test_who_cannot_sign_does_not_learn_which_workspaces_there_are(world: ApiWorld) -> None:
+    nobody = world.without_token()
+    for query in (
+        "",
+        "?expires=9",
+        *(f"?expires=9&key_id={id}&signature=x" for id in ["w1", "k"]),
+    ):
+        here, other = (
+            nobody.send("GET", f"/api/v1/workspaces/acme/{name}/signed/state/a{query}")
+            for name in ("prod", "other")
+        )
+        assert (here.status_code, here.text) == (other.status_code, other.text) == (403, here.text)
+
+
 def test_changes_are_sent_in_parts(world: ApiWorld) -> None:
     world.workspace.commands.catalog.update_asset("sales.notes", description="again")
     (table,) = world.owner.get("/files", table="catalog.assets")["tables"]

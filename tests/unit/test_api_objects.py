@@ -10,8 +10,8 @@ from arco.app import Workspace
 from arco.errors import NotFound
 from arco.security.permissions import Role
 from arco.state.system import OUTCOMES
-from arco.storage import paths
 from arco.storage.memory import MemoryStore
+from arco.storage.paths import root_generation
 from arco.storage.port import Mode
 from tests.kit.api import ApiClient, ApiWorld, Company
 from tests.kit.workspace import NAME, TENANT
@@ -72,13 +72,22 @@ def test_nothing_else_is_handed_out(world: ApiWorld) -> None:
 
 def test_parts_are_those_that_were_asked_for(world: ApiWorld) -> None:
     for client in (world.owner, world.client(Role.VIEWER)):
-        changes = next(path for path in _listed(client, "state/") if "/changes/" in path)
-        root = paths.root(world.workspace.read.snapshot().generation)
-        for path in (changes, root):
-            whole = client.send("GET", f"/objects/{path}").content
-            headers = {"Range": f"bytes=4-{len(whole) - 1}"}
-            part = client.send("GET", f"/objects/{path}", headers=headers)
-            assert (part.status_code, part.content) == (206, whole[4:]), path
+        path = next(path for path in _listed(client, "state/") if "/changes/" in path)
+        whole = client.send("GET", f"/objects/{path}").content
+        part = client.send("GET", f"/objects/{path}", headers={"Range": "bytes=4-9"})
+        assert (part.status_code, part.content) == (206, whole[4:10])
+
+
+def test_a_part_of_a_root_manifest_tells_no_more_than_the_whole(world: ApiWorld) -> None:
+    viewer = world.client(Role.VIEWER)
+    path = [path for path in _listed(viewer, "manifests/") if root_generation(path)][-1]
+    whole = viewer.send("GET", f"/objects/{path}").content
+    assert whole != world.owner.send("GET", f"/objects/{path}").content
+    last = len(whole) - 1
+    part = viewer.send("GET", f"/objects/{path}", headers={"Range": f"bytes=0-{last}"})
+    assert (part.status_code, part.content) == (206, whole)
+    beyond = viewer.send("GET", f"/objects/{path}", headers={"Range": f"bytes=0-{last + 1}"})
+    assert beyond.status_code == 400
 
 
 def test_objects_are_for_those_who_see_everything(world: ApiWorld) -> None:

@@ -77,7 +77,7 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "pause": ("pause_dispatch",),
     "resume": ("resume_dispatch",),
     # Data
-    "show": "prints rows of an asset with the credentials of the store",
+    "show": ("preview_data",),
     "partitions add": ("change_partition_keys",),
     "partitions remove": ("change_partition_keys",),
     "partitions list": ("list_dynamic_keys",),

@@ -92,6 +92,22 @@ def test_what_was_not_personal_then_is_masked_if_it_is_now(world: ApiWorld) -> N
     assert world.owner.get(PATH, generation=generation)["masked"] == ["contact", "text"]
 
 
+def test_bounds_of_what_is_personal_now_are_not_told_of_an_old_generation(world: ApiWorld) -> None:
+    before = world.owner.get(PATH)
+    columns = world.workspace.commands.catalog
+    path = f"/assets/city.recent/versions/{before['materialization_id']}/files"
+    compare = {"before": "1", "after": "1", "generation": before["generation"]}
+
+    def bounds() -> list[str]:
+        (file,) = world.owner.get(path, generation=before["generation"])["files"]
+        compared = world.owner.get("/assets/city.recent/compare", **compare)["columns"]
+        return [str(c) for c in (*file["columns"], *compared) if c["name"] == "c98"]
+
+    assert any("98" in each.replace("c98", "") for each in bounds())
+    columns.add_column("city.recent", Column(name="c98", type="bigint", pii="phone"))
+    assert not [each for each in bounds() if "98" in each.replace("c98", "")]
+
+
 def test_previews_are_for_those_who_may_read_data(world: ApiWorld) -> None:
     for role, status in ((Role.VIEWER, 403), (Role.OPERATOR, 403), (Role.EDITOR, 200)):
         assert world.client(role, "city").send("GET", PATH).status_code == status

@@ -79,6 +79,9 @@ class _Connection:
                 return found[:count]
         return found
 
+    async def ends(self) -> None:
+        await asyncio.wait_for(self._task, 10)
+
     async def _texts(self) -> AsyncIterator[bytes]:
         while True:
             message = await asyncio.wait_for(self._messages.get(), 20)
@@ -150,6 +153,27 @@ def test_a_stream_ends_when_the_server_drains(world: ApiWorld) -> None:
 
     assert world.runner.run(drain())
     world.server.draining.clear()
+
+
+@pytest.mark.parametrize("now", [(), ("hr",)])
+def test_a_stream_ends_when_the_key_or_the_role_is_revoked(
+    world: ApiWorld, now: tuple[str, ...]
+) -> None:
+    token = world.client(Role.VIEWER, "sales").token
+
+    async def revoke() -> None:
+        async with _Connection(world, token, "type=catalog.") as listener:
+            assert listener.start["status"] == 200
+            await listener.events(0)
+            if now:
+                world.tokens.callers[token] = world.tokens.callers[
+                    world.client(Role.VIEWER, *now).token
+                ]
+            else:
+                del world.tokens.callers[token]
+            await listener.ends()
+
+    world.runner.run(revoke())
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 30])

@@ -12,8 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+from litestar import Request
 
 from arco.api.table import ROUTES
+from arco.api.work_objects import raw_path
 from arco.app import Workspace
 from arco.clock import SystemClock
 from arco.errors import Invalid
@@ -274,12 +276,21 @@ def test_reports_on_what_a_worker_was_not_given_are_refused(fleet: Fleet) -> Non
     replace = msgspec.structs.replace
     stolen = replace(good.materialization, path=f"{request_of(other).output}/{other['version']}")
     elsewhere = replace(good.materialization, files=("../../secret.parquet",))
+    above = replace(good.materialization, files=(f"{good.materialization.path}/../../x.parquet",))
+    dots = replace(
+        good.materialization,
+        materialization_id="..",
+        path=f"{request_of(mine).output}/..",
+        files=(),
+    )
     refused = [
         replace(good, attempt_id=request_of(other).attempt_id),
         replace(good, run_id="another"),
         replace(good, worker_id="box@k2"),
         replace(good, materialization=stolen),
         replace(good, materialization=elsewhere),
+        replace(good, materialization=above),
+        replace(good, materialization=dots),
         replace(good, materialization=replace(good.materialization, partition="date=d:2026-01-01")),
         replace(good, materialization=replace(good.materialization, asset_id="x")),
     ]
@@ -398,6 +409,33 @@ def test_a_task_token_is_nobody_on_all_other_routes(fleet: Fleet) -> None:
         assert client.post("/query", {"sql": "select 1"}).status_code == 401
         assert client.send("GET", "/api/v1/me").status_code == 401
     assert ApiClient(fleet.world, task["claim"]).send("GET", objects("a")).status_code == 401
+
+
+def test_a_forged_task_token_does_not_tell_which_workspaces_there_are(fleet: Fleet) -> None:
+    fleet.run("sales.orders")
+    (task,) = fleet.claim(fleet.worker)
+    for token in ("arco_task_x", task["access"][:-4] + "AAAA"):
+        client = ApiClient(fleet.world, token)
+        here = client.send("GET", objects("a"))
+        path = f"/api/v1/workspaces/{TENANT}/other/work/objects/a"
+        other = client.send("GET", path)
+        assert here.status_code == other.status_code == 401
+        assert here.json()["detail"] == other.json()["detail"]
+
+
+def test_many_forged_task_tokens_close_the_door_to_an_address(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    world = ApiWorld(fleet.workspace, failed_logins_per_minute=3)
+    client = ApiClient(world, "arco_task_x")
+    statuses = [client.send("GET", objects("a")).status_code for _ in range(5)]
+    assert statuses[-1] == 429
+    world.close()
+    fleet.close()
+
+
+def test_a_workspace_may_be_called_work(tmp_path: Path) -> None:
+    scope: Any = {"raw_path": b"/api/v1/workspaces/work/work/work/objects/data/a%20b"}
+    assert raw_path(Request(scope)) == "data/a b"
 
 
 def test_a_task_token_ends_with_the_claim(fleet: Fleet) -> None:

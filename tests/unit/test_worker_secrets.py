@@ -10,10 +10,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from arco.errors import Unavailable
+from arco.errors import Invalid, Unavailable
 from arco.worker.failures import TaskFailed
 from arco.worker.secrets import Redactor, Scalar, SecretRegistry, SecretValues
-from servo.contract.manifest import SecretRef
+from servo.contract.manifest import RETRIABLE, SecretRef
 
 TOKEN = "s3cr€t/pa'ss\"w\\ord+x"
 
@@ -32,11 +32,49 @@ def test_the_environment_and_files_are_read(
 
 
 def test_other_providers_are_registered_by_name() -> None:
-    class Vault:
-        def resolve(self, path: str) -> str:
-            return f"value of {path}"
+    class Ours:
+        def resolve(self, ref: SecretRef) -> str:
+            return f"value of {ref.path}"
 
-    assert resolve("vault:a/b", SecretRegistry({"vault": Vault()}))["db"] == "value of a/b"
+    assert resolve("ours:a/b", SecretRegistry({"ours": Ours()}))["db"] == "value of a/b"
+
+
+@pytest.mark.parametrize(
+    ("text", "ref"),
+    [
+        ("env:A?version=1#b", SecretRef(provider="env", path="A?version=1#b")),
+        ("file:/a#b", SecretRef(provider="file", path="/a#b")),
+        ("vault:kv/a/b", SecretRef(provider="vault", path="kv/a/b")),
+        ("vault:kv/a#f", SecretRef(provider="vault", path="kv/a", field="f")),
+        (
+            "vault:kv/a?version=3#f",
+            SecretRef(provider="vault", path="kv/a", version="3", field="f"),
+        ),
+    ],
+)
+def test_a_reference_has_provider_path_version_and_field(text: str, ref: SecretRef) -> None:
+    assert SecretRef.parse(text) == ref and str(ref) == text
+
+
+@pytest.mark.parametrize("text", ["vault:a#", "vault:#f", "vault:a?v=1", "vault:a?version=", "x"])
+def test_half_a_reference_is_none(text: str) -> None:
+    with pytest.raises(Invalid):
+        SecretRef.parse(text)
+
+
+def test_a_field_of_a_json_object_is_taken() -> None:
+    class Json:
+        def resolve(self, ref: SecretRef) -> str:
+            return {"object": '{"user": "ann", "port": 5432}', "text": TOKEN}[ref.path]
+
+    registry = SecretRegistry({"json": Json()})
+    assert resolve("json:object#user", registry)["db"] == "ann"
+    assert resolve("json:object#port", registry)["db"] == "5432"
+    for ref, code in (("json:object#none", "missing"), ("json:text#user", "invalid")):
+        with pytest.raises(TaskFailed) as caught:
+            resolve(ref, registry)
+        assert caught.value.info.code == f"secret.{code}"
+        assert TOKEN not in f"{caught.value.info}" and "ann" not in f"{caught.value.info}"
 
 
 @pytest.mark.parametrize("ref", ["env:NOT_THERE", "file:/not/there", "nowhere:x"])
@@ -50,7 +88,7 @@ def test_a_missing_secret_is_a_matter_of_configuration(ref: str) -> None:
 
 def test_a_provider_that_fails_does_not_tell_what_it_read() -> None:
     class Leaky:
-        def resolve(self, path: str) -> str:
+        def resolve(self, ref: SecretRef) -> str:
             raise RuntimeError(f"cannot parse {TOKEN}")
 
     with pytest.raises(TaskFailed) as caught:
@@ -60,11 +98,14 @@ def test_a_provider_that_fails_does_not_tell_what_it_read() -> None:
 
 def test_a_provider_that_is_down_may_be_asked_again() -> None:
     class Down:
-        def resolve(self, path: str) -> str:
+        def resolve(self, ref: SecretRef) -> str:
             raise Unavailable("down")
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(TaskFailed) as caught:
         resolve("down:x", SecretRegistry({"down": Down()}))
+    info = caught.value.info
+    assert info.category in RETRIABLE and info.code == "secret.unavailable"
+    assert "down:x" in info.message
 
 
 def test_the_mapping_shows_names_alone() -> None:

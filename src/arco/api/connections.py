@@ -20,8 +20,6 @@ STALLED_S: Final = 60.0
 """So long a client may not read any of an answer that waits for it."""
 LINGER_S: Final = 1.0
 """So long an answer that came before the end of its request may take to arrive."""
-REST_BYTES: Final = 16 << 20
-"""So much of a request is read after its answer: a client that sends first, then reads, gets it."""
 CONNECTIONS: Final = 5_000
 
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -35,10 +33,8 @@ class BoundedHttp(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._is_reading_head = True
+        self._is_head_alone = True
         self._is_reading_message = False
-        self._is_message_ended = False
-        self._rest_bytes: int | None = None
-        """How much was read of a request that was answered before its end."""
         self._timer: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -55,18 +51,11 @@ class BoundedHttp(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._rest_bytes is not None:
-            self._rest_bytes += len(data)
-            if self._rest_bytes > REST_BYTES:
-                self._refuse(b"")
-                return
         if self._is_reading_head and self._timer is None:  # after a pause between requests
             self._arm(HEAD_S, self._too_slow)
-        self._is_message_ended = False
+        self._is_head_alone = self._is_reading_head
         super().data_received(data)
-        if self._is_message_ended:  # how much of this is of the next head is not known
-            self._head_bytes = 0
-        elif self._is_reading_head:
+        if self._is_head_alone:  # else some of it was a body, or the end of one
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
                 self._refuse(_TOO_LARGE)
@@ -77,20 +66,18 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._disarm()
-        self._is_reading_head, self._head_bytes = False, 0
+        self._is_reading_head = self._is_head_alone = False
+        self._head_bytes = 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._is_reading_head, self._is_reading_message = True, False
-        self._is_message_ended = True
-        self._rest_bytes = None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_reading_message and not self.transport.is_closing():
             # The rest of the request is of no use; reading it might take for ever.
-            self._rest_bytes = 0
             self._arm(LINGER_S, self.transport.close)
 
     def pause_writing(self) -> None:

@@ -56,6 +56,12 @@ def header(scope: Scope, name: bytes) -> str | None:
     return values[0].decode("latin-1") if len(values) == 1 else None
 
 
+def raw_rest(scope: Scope, segments: int) -> str:
+    """What follows so many segments of a path, as the client sent it."""
+    parts = scope["raw_path"].decode("latin-1").split("/", segments + 1)
+    return parts[segments + 1] if len(parts) > segments + 1 else ""
+
+
 class RequestHeaders:
     """The headers of a request by their names."""
 

@@ -41,7 +41,7 @@ from arco.errors import Denied, NotFound, Unauthenticated
 from arco.plain_json import plain
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
-from arco.security.visibility import Visible
+from arco.security.visibility import NOTHING, Visible
 
 T = TypeVar("T")
 
@@ -131,6 +131,19 @@ class ApiServer:
 
     def failed_login(self, address: str) -> None:
         self._failed_logins.take(address)
+
+    async def still_sees(
+        self, request: Request[Any, Any, Any], at: tuple[str, str], permission: Permission
+    ) -> Visible:
+        """Where the sender of a request that goes on may do this now: nowhere, if his key or role
+        was revoked, or has ended, meanwhile."""
+        headers = RequestHeaders(request.scope)
+        token = bearer_token(headers, is_read=True, secure=self.settings.secure)
+        try:
+            caller = await self._known(token, credentials_of(request.scope))
+        except Unauthenticated:
+            caller = None
+        return NOTHING if caller is None else caller.at(*at).where(permission)
 
     async def _known(self, token: str, credentials: bytes | None) -> Caller | None:
         """Looks at the store in a thread, if what is known of it is too old."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -91,7 +91,11 @@ class EventStreams:
             types=tuple(parameters.type), run_id=parameters.run_id, asset=parameters.asset
         )
         position = snapshot.position if start is None else start
-        return _StreamResponse(_Listener(self, at, name, visible, chosen, position))
+
+        def now() -> Awaitable[Visible]:
+            return self._server.still_sees(request, at, PERMISSION)
+
+        return _StreamResponse(_Listener(self, at, name, visible, now, chosen, position))
 
     def _take(self, caller: str) -> None:
         """A place for one more stream, taken before anything is waited for: of streams that are
@@ -182,6 +186,7 @@ class _Listener:
         at: tuple[str, str],
         caller: str,
         visible: Visible,
+        visible_now: Callable[[], Awaitable[Visible]],
         chosen: EventFilter,
         position: int,
     ) -> None:
@@ -189,12 +194,14 @@ class _Listener:
         self._at = at
         self.caller = caller
         self._visible = visible
+        self._visible_now = visible_now
         self._chosen = chosen
         self._position = position
 
     async def texts(self) -> AsyncGenerator[bytes, None]:
-        """Parts of the body, without end. A ping, where there is nothing else, holds the
-        position, so that a client that comes back does not read again what was not for it."""
+        """Parts of the body, until the caller sees something else than at first: one who may
+        still listen comes back. A ping, where there is nothing else, holds the position, so that
+        a client that comes back does not read again what was not for it."""
         settings = self.streams.server.settings
         yield b"retry: 2000\n\n"
         async with self.streams.listening(self._at) as tail:
@@ -204,6 +211,8 @@ class _Listener:
                 if part is None:
                     part = await self.streams.read(tail.served, self._position)
                 events, position = part
+                if await self._has_changed():
+                    return
                 moved, self._position = position > self._position, max(position, self._position)
                 seen = await self.streams.seen(tail.served, events, self._visible)
                 chosen = [event for event in seen if self._chosen.matches(event)]
@@ -218,6 +227,13 @@ class _Listener:
                         await changed.wait()
                 except TimeoutError:
                     yield f"id: {self._position}\n: ping\n\n".encode()
+
+    async def _has_changed(self) -> bool:
+        """Whether the caller sees something else than when the stream was opened."""
+        try:
+            return await self._visible_now() != self._visible
+        except Error:  # the store fails in passing; the next event asks again
+            return False
 
 
 @functools.lru_cache(maxsize=KEPT)

@@ -44,6 +44,8 @@ WINDOW_S: Final = 300
 """So far a timestamp may be from the server's time."""
 KEPT_S: Final = 60.0
 """So long a secret is kept that was resolved."""
+FAILED_S: Final = 5.0
+"""So long nobody is asked again for one that could not be: anybody can send unsigned events."""
 MAX_SIGNATURES: Final = 10
 _PREFIX: Final = "whsec_"
 _NOBODY: Final = b"no sensor has this secret"
@@ -70,9 +72,15 @@ class SignedEvent(NamedTuple):
         return any(matches)
 
 
+class _KeptKey(NamedTuple):
+    until: float
+    key: bytes | None
+    """None: it could not be resolved."""
+
+
 class WebhookSecrets:
     """Resolves references that the server's settings allow: nobody who can deploy a sensor may
-    have the server read any other variable or file."""
+    have the server read any other variable, file or secret of a manager."""
 
     def __init__(
         self, allowed: Sequence[str], clock: Clock, registry: SecretRegistry | None = None
@@ -80,24 +88,29 @@ class WebhookSecrets:
         self._allowed = allowed
         self._clock = clock
         self._registry = registry or SecretRegistry()
-        self._kept: dict[str, tuple[float, bytes]] = {}
+        self._kept: dict[str, _KeptKey] = {}
 
     def key(self, ref: SecretRef) -> bytes | None:
-        """None, and a line in the server's log, if it cannot be resolved."""
-        name = f"{ref.provider}:{ref.path}"
+        """None, and a line in the server's log, if it cannot be resolved.
+
+        While a manager is down, the key that it gave before counts.
+        """
+        name = str(ref)
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._allowed):
             log.warning("the secret %s of a webhook is not allowed by --webhook-secret", name)
             return None
-        now = self._clock.monotonic()
         kept = self._kept.get(name)
-        if kept is not None and now - kept[0] < KEPT_S:
-            return kept[1]
+        if kept is not None and self._clock.monotonic() < kept.until:
+            return kept.key
         try:
-            key = signing_key(self._registry.resolve({"secret": ref})["secret"])
+            key: bytes | None = signing_key(self._registry.resolve({"secret": ref})["secret"])
+            kept_s = KEPT_S
         except TaskFailed as error:
             log.warning("the secret %s of a webhook: %s", name, error.info.code)
-            return None
-        self._kept[name] = (now, key)
+            is_down = error.info.category == "transient"
+            key = kept.key if kept is not None and is_down else None
+            kept_s = FAILED_S
+        self._kept[name] = _KeptKey(self._clock.monotonic() + kept_s, key)
         return key
 
 

@@ -22,14 +22,22 @@ import msgspec
 from litestar import Request, Response
 from litestar.response import Stream
 
-from arco.api.authentication import bearer_token
-from arco.api.exchange import RequestHeaders, exchange_of
+from arco.api.authentication import bearer_token, unauthenticated
+from arco.api.exchange import RequestHeaders, exchange_of, raw_rest
 from arco.api.parameters import parse
 from arco.api.problems import ApiError
 from arco.api.routes import Parameters
 from arco.api.server import ApiServer, check_rate
 from arco.api.work import PERMISSION, admitted, worker_id
-from arco.errors import AlreadyExists, Denied, Error, Invalid, NotFound, Unavailable
+from arco.errors import (
+    AlreadyExists,
+    Denied,
+    Error,
+    Invalid,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 from arco.security.caller import Caller
 from arco.storage.http import MODIFIED, ListedObject, ObjectListing, Upload
 from arco.storage.port import Mode, ObjectMeta, Store
@@ -46,6 +54,8 @@ _ARTIFACT = re.compile(r"artifacts/[0-9a-f]{64}\.zip")
 _REDIRECTED: Final = ("data/", "artifacts/", "inputs/")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})", re.ASCII)
 _END: Final = object()
+_SEGMENTS: Final = 7
+"""Of `/api/v1/workspaces/{tenant}/{workspace}/work/objects`, before the path of an object."""
 
 RawResponse = Response[Any]
 Handle = Callable[["Objects", Request[Any, Any, Any]], Awaitable[RawResponse]]
@@ -72,10 +82,8 @@ class ObjectAccess:
 
 def raw_path(request: Request[Any, Any, Any]) -> str:
     """The path of an object, decoded once, from what the client sent."""
-    raw = request.scope["raw_path"].decode("latin-1")
-    encoded = raw.partition("/work/")[2].partition("/")[2]
     try:
-        return unquote(encoded, errors="strict")
+        return unquote(raw_rest(request.scope, _SEGMENTS), errors="strict")
     except UnicodeDecodeError:
         raise Invalid("the path is not UTF-8 text") from None
 
@@ -99,8 +107,13 @@ class Objects:
         if of_task is not None:
             work = await server.in_thread(lambda: of_task.work)
             if work.is_task_token(token):
+                server.check_address(exchange.address)
+                try:
+                    grant = work.task_grant(token)
+                except Unauthenticated:  # as for a workspace that is not there
+                    server.failed_login(exchange.address)
+                    raise unauthenticated("the token is not valid") from None
                 exchange.workspace = "/".join(at)
-                grant = work.task_grant(token)
                 exchange.who = Caller(kind="worker", id=f"task:{grant.attempt_id}")
                 check_rate(server.work_limits, f"task:{grant.attempt_id}")
                 rules = await server.in_thread(lambda: work.task_rules(grant))

@@ -26,7 +26,7 @@ import msgspec
 
 from arco.automation.sensor_events import SensorEvaluated
 from arco.clock import Clock
-from arco.errors import Corrupt, Denied, Error, Invalid, NotFound
+from arco.errors import Corrupt, Denied, Error, Invalid, NotFound, Unauthenticated
 from arco.log.append import Ledger
 from arco.log.envelope import Event, make_event
 from arco.orchestration.cancel_notes import Cancellations
@@ -45,6 +45,7 @@ from arco.transport.work_grants import (
     ObjectRules,
     WorkGrant,
     grant_of,
+    is_result_of,
     task_grant_of,
     task_rules,
 )
@@ -58,7 +59,7 @@ from arco.transport.work_messages import (
 )
 from arco.worker.service import MAX_DELIVERIES, STOP_S
 from arco.worker.staleness import Staleness
-from servo.contract.task import TaskRequest, TaskResult
+from servo.contract.task import TaskRequest
 
 log = logging.getLogger(__name__)
 
@@ -292,10 +293,10 @@ class RemoteWork:
             own = payload.worker_id == worker
         elif isinstance(payload, TaskStarted):
             named = (payload.run_id, payload.task_id, payload.attempt_id)
-            right, own = any(_names(grant) == named for grant in held), payload.worker_id == worker
+            right, own = any(grant.names == named for grant in held), payload.worker_id == worker
         else:
             result = whole_result(payload)
-            right = any(_is_result_of(grant, result) for grant in held)
+            right = any(is_result_of(grant, result) for grant in held)
             own = result.worker_id == worker
         if not right:
             raise Denied(f"event {reported.id} is not about an attempt that you were given")
@@ -330,7 +331,7 @@ class RemoteWork:
         """What a task token says. Raises Denied."""
         grant = self._grants.read(token, "task", self._core.clock.now())
         if (grant.tenant, grant.workspace) != (self._tenant, self._workspace):
-            raise Denied("this token is of another workspace")
+            raise Unauthenticated("this token is of another workspace")
         return grant
 
     def task_rules(self, grant: WorkGrant) -> ObjectRules:
@@ -371,26 +372,3 @@ class RemoteWork:
             references=tuple(whole(self._core.store, ref) for ref in request.references),
         )
         return task_rules(grant, full)
-
-
-def _names(grant: WorkGrant) -> tuple[str, str, str]:
-    return grant.run_id, grant.task_id, grant.attempt_id
-
-
-def _is_result_of(grant: WorkGrant, result: TaskResult) -> bool:
-    """Whether a result is of the attempt, and its output where the attempt's may be."""
-    if grant.sensor_id or _names(grant) != (result.run_id, result.task_id, result.attempt_id):
-        return False
-    output = result.materialization
-    if output is None:
-        return True
-    named = (output.run_id, output.task_id, output.asset_id, output.partition)
-    if named != (grant.run_id, grant.task_id, grant.asset_id, grant.partition):
-        return False
-    folder = f"{grant.output}/{output.materialization_id}"
-    files = [*output.files, *([output.details.path] if output.details else [])]
-    return output.path == folder and all(_is_in(folder, file) for file in files)
-
-
-def _is_in(folder: str, file: str) -> bool:
-    return "/" not in file or file.startswith(f"{folder}/")

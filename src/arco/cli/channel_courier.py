@@ -13,6 +13,9 @@ from arco.tasks.failure import TaskFailed
 from arco.worker.secrets import SecretRegistry
 from servo.contract.manifest import SecretRef
 
+_registry = SecretRegistry()
+"""One for all channels: managers keep their access tokens."""
+
 
 def channel_courier(session: Session) -> ChannelCourier:
     config = session.config()
@@ -23,7 +26,7 @@ def channel_courier(session: Session) -> ChannelCourier:
 def channel_secret(ref: SecretRef) -> str:
     """A secret of a channel. Raises Invalid, which names the reference alone."""
     try:
-        return SecretRegistry().resolve({"value": ref})["value"]
+        return _registry.resolve({"value": ref})["value"]
     except TaskFailed as error:
-        text = f"{ref.provider}:{ref.path} cannot be resolved ({error.info.code})"
+        text = f"{ref} cannot be resolved ({error.info.code})"
         raise Invalid(text, hint="set it for the orchestrator") from None

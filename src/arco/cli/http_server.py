@@ -45,7 +45,9 @@ if deferral.LOADED:
     from arco.security.sessions import Sealer, Sessions, session_key
     from arco.security.settings import AuthSettings
     from arco.security.tables import ApiKeyRow
-    from arco.worker.secrets import EnvSecrets, FileSecrets
+    from arco.tasks.failure import TaskFailed
+    from arco.worker.secrets import SecretRegistry
+    from servo.contract.manifest import SecretRef
 
 
 def register(app: typer.Typer) -> None:
@@ -207,8 +209,11 @@ def _login(
 
 
 def _referred(reference: str) -> str:
-    provider, _, path = reference.partition(":")
-    return (EnvSecrets() if provider == "env" else FileSecrets()).resolve(path)
+    try:
+        ref = SecretRef.parse(reference)
+        return SecretRegistry().resolve({"client_secret": ref})["client_secret"]
+    except TaskFailed as error:
+        raise Invalid(error.info.message, hint=error.info.hint) from None
 
 
 def _workspaces(session: Session, names: list[str]) -> list[Workspace]:

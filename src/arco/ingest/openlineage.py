@@ -1,7 +1,7 @@
 """OpenLineage run events (spec 2-0-2) as reports of outputs, and which asset a dataset is.
 
 Facets that are used: `schema`, `columnLineage` and `outputStatistics` of outputs,
-`dataQualityAssertions` of any dataset that is an output, `errorMessage` and `parent` of the run.
+`dataQualityAssertions` of any dataset that is an output, `errorMessage` of the run.
 Others may be anything. A dataset is the asset with its name: of `arco://tenant/workspace` the name
 is the key; of any other namespace the last two parts of it, in lower case, unless the namespace
 was given another one.

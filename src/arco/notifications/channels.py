@@ -37,11 +37,10 @@ from arco.errors import Invalid
 from arco.notifications.addresses import private_address
 from servo.contract.address import is_address
 from servo.contract.keys import check_name
-from servo.contract.manifest import CONSUMERS, OWNERS, Notification, SecretRef
+from servo.contract.manifest import CONSUMERS, OWNERS, Notification, SecretRef, is_secret_reference
 from servo.project import Problem
 from servo.suggest import did_you_mean
 
-PROVIDERS: Final = ("env:", "file:")
 MAX_TIMEOUT_S: Final = 30
 """An attempt must be over long before its claim is."""
 
@@ -174,7 +173,7 @@ def _check_channel(name: str, channel: Channel, where: str) -> None:
     if isinstance(channel, SmtpChannel):
         _check_mail(channel, where)
         return
-    if not channel.url.startswith(PROVIDERS):
+    if not is_secret_reference(channel.url):
         _check_url(channel.url, f"{where}: url", allow_private=channel.allow_private)
     if isinstance(channel, WebhookChannel) and channel.secret:
         _check_reference(channel.secret, f"{where}: secret")
@@ -200,8 +199,12 @@ def _check_mail(channel: SmtpChannel, where: str) -> None:
 
 
 def _check_reference(text: str, where: str) -> None:
-    if not text.startswith(PROVIDERS) or not text.partition(":")[2]:
+    if not is_secret_reference(text):
         raise Invalid(f"{where} is not a reference", hint="write env:NAME or file:/path")
+    try:
+        SecretRef.parse(text)
+    except Invalid as error:
+        raise Invalid(f"{where} is not a reference", hint=error.hint) from None
 
 
 def _check_url(url: str, where: str, *, allow_private: bool) -> None:

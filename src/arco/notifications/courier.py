@@ -17,7 +17,6 @@ from arco.clock import Clock
 from arco.epoch import EPOCH
 from arco.errors import Error, Invalid
 from arco.notifications.channels import (
-    PROVIDERS,
     NotificationSettings,
     Resolve,
     SlackChannel,
@@ -30,7 +29,7 @@ from arco.notifications.mail import send_mail
 from arco.notifications.message import NotificationText, message_of
 from arco.notifications.tables import NotificationRow
 from arco.notifications.webhook import explained, post, signature
-from servo.contract.manifest import OWNERS, SecretRef
+from servo.contract.manifest import OWNERS, SecretRef, is_secret_reference
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +123,7 @@ class ChannelCourier:
         )
 
     def _value(self, text: str) -> str:
-        value = self._resolve(SecretRef.parse(text)) if text.startswith(PROVIDERS) else text
+        value = self._resolve(SecretRef.parse(text)) if is_secret_reference(text) else text
         if not value:
             raise Invalid(f"{text} is empty", hint="set it, or correct the reference")
         return value

@@ -29,6 +29,7 @@ import msgspec
 from arco.errors import Invalid
 from arco.security.caller import Grant, Scope
 from arco.security.permissions import Role
+from servo.contract.manifest import is_secret_reference
 from servo.suggest import did_you_mean
 
 ALGORITHMS: Final = ("RS256", "PS256", "ES256")
@@ -118,7 +119,7 @@ def _check(settings: AuthSettings, where: str) -> None:
         check_url(settings.jwks_url, f"{where}: jwks_url")
     if settings.public_url:
         check_url(settings.public_url, f"{where}: public_url")
-    if settings.client_secret and not settings.client_secret.startswith(("env:", "file:")):
+    if settings.client_secret and not is_secret_reference(settings.client_secret):
         raise Invalid(
             f"{where}: client_secret is not a reference", hint="write env:NAME or file:/path"
         )

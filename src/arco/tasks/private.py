@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 TOKEN: Final = "ARCO_TOKEN"
-KEYS: Final = frozenset({"ARCO_TASK_KEYS", TOKEN})
-"""They sign envelopes, and let into the API."""
+KEYS: Final = frozenset({"ARCO_TASK_KEYS", TOKEN, "VAULT_TOKEN", "VAULT_SECRET_ID"})
+"""They sign envelopes, let into the API, and let into Vault."""
 _CREDENTIALS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 _ADDRESSES: Final = ("REGION", "ENDPOINT", "ACCOUNT_NAME")
 """Variables with one of these in their name say where a store is, not how to get in."""

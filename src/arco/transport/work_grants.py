@@ -20,11 +20,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from arco.errors import Denied
+from arco.errors import Denied, Invalid, Unauthenticated
 from arco.storage import paths
+from arco.storage.keys import check_scoped
 from arco.storage.signing import TokenSigner
 from arco.transport.queues.port import Delivery, Message, Weight
-from servo.contract.task import TaskRequest
+from servo.contract.task import TaskRequest, TaskResult
 
 Audience = Literal["claim", "task"]
 
@@ -71,6 +72,11 @@ class WorkGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Delivery(Message(self.message, b"", self.priority, weight), self.number)
 
     @property
+    def names(self) -> tuple[str, str, str]:
+        """Of the attempt."""
+        return self.run_id, self.task_id, self.attempt_id
+
+    @property
     def own_folder(self) -> str:
         return f"{self.output}/{self.version}" if self.output else ""
 
@@ -96,11 +102,11 @@ class GrantSigner:
     def read(self, token: str, audience: Audience, now: datetime) -> WorkGrant:
         """What a token says. Raises Denied for one that does not count, or no more."""
         body = self._signers[audience].verify(token)
-        if body is None:
-            raise Denied(f"this is no {audience} token of this server")
-        grant = _decoder.decode(body)
-        if grant.audience != audience:
-            raise Denied(f"this is no {audience} token of this server")
+        grant = None if body is None else _decoder.decode(body)
+        if grant is None or grant.audience != audience:
+            # Who shows a task token shows nothing else; a claim comes with an API key.
+            refusal = Unauthenticated if audience == "task" else Denied
+            raise refusal(f"this is no {audience} token of this server")
         if now.replace(tzinfo=UTC).timestamp() >= grant.expires:
             raise Denied(
                 f"the {audience} token has expired",
@@ -151,6 +157,32 @@ def task_grant_of(claim: WorkGrant, request: TaskRequest) -> WorkGrant:
     life_s = max(LIFE_S, request.timeout_s + AFTER_TIMEOUT_S)
     expires = claim.expires - CLAIM_LIFE_S + life_s
     return msgspec.structs.replace(claim, audience="task", expires=expires)
+
+
+def is_result_of(grant: WorkGrant, result: TaskResult) -> bool:
+    """Whether a result is of the attempt, and its output where the attempt's may be."""
+    if grant.sensor_id or grant.names != (result.run_id, result.task_id, result.attempt_id):
+        return False
+    output = result.materialization
+    if output is None:
+        return True
+    named = (output.run_id, output.task_id, output.asset_id, output.partition)
+    if named != (grant.run_id, grant.task_id, grant.asset_id, grant.partition):
+        return False
+    folder = f"{grant.output}/{output.materialization_id}"
+    files = [*output.files, *([output.details.path] if output.details else [])]
+    is_own = output.path == folder and _is_below(grant.output, folder)
+    return is_own and all(_is_below(folder, file) for file in files)
+
+
+def _is_below(folder: str, file: str) -> bool:
+    """Whether a file is below a folder, whoever reads its path: `..` leads out of it."""
+    path = file if "/" in file else f"{folder}/{file}"
+    try:
+        check_scoped(path)
+    except Invalid:
+        return False
+    return path.startswith(f"{folder}/")
 
 
 # -- objects ------------------------------------------------------------------------------

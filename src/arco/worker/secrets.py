@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import base64
 import html
+import importlib
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote, quote_plus
 
-from arco.errors import Error, NotFound
+from arco.errors import Error, Invalid, NotFound
 from arco.tasks import private
-from arco.worker.failures import failed
+from arco.tasks.failure import TaskFailed, Verdict, failed
 from servo.contract.manifest import SecretRef
 
 MASK: Final = "***"
@@ -31,31 +33,44 @@ Scalar = str | int | bool | None
 
 
 class SecretProvider(Protocol):
-    def resolve(self, path: str) -> str:
-        """The secret's value. NotFound if there is none; no error may show a value."""
+    def resolve(self, ref: SecretRef) -> str:
+        """The secret's value, all of it: `SecretRegistry` takes a field of it.
+
+        NotFound, Denied, Invalid: it stays so until somebody changes something. Unavailable: it
+        may be asked again. No error may show a value.
+        """
 
 
 class EnvSecrets:
     """`env:NAME`."""
 
-    def resolve(self, path: str) -> str:
-        value = private.variable(path)
+    def resolve(self, ref: SecretRef) -> str:
+        value = private.variable(ref.path)
         if value is None:
-            raise NotFound(f"the environment has no {path}", hint="set it for the worker")
+            raise NotFound(f"the environment has no {ref.path}", hint="set it for the worker")
         return value
 
 
 class FileSecrets:
     """`file:/run/secrets/name`, without the line break that editors leave at its end."""
 
-    def resolve(self, path: str) -> str:
+    def resolve(self, ref: SecretRef) -> str:
         try:
-            return Path(path).read_text("utf-8").removesuffix("\n").removesuffix("\r")
+            return Path(ref.path).read_text("utf-8").removesuffix("\n").removesuffix("\r")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise NotFound(
                 f"cannot read the file: {reason}", hint="mount it for the worker"
             ) from None
+
+
+_MANAGERS: Final = {
+    "aws-secrets-manager": ("aws", "AwsSecrets"),
+    "azure-key-vault": ("azure", "AzureSecrets"),
+    "gcp-secret-manager": ("gcp", "GcpSecrets"),
+    "vault": ("vault", "VaultSecrets"),
+}
+"""By provider, module and class in `arco.worker.secret_managers`."""
 
 
 class SecretValues(Mapping[str, str]):
@@ -78,34 +93,70 @@ class SecretValues(Mapping[str, str]):
 
 
 class SecretRegistry:
-    """Providers by name: `env` and `file`, and what the program adds (cloud managers)."""
+    """Providers by name: `env`, `file`, the managers, and what the program adds.
+
+    A manager's module is imported when the first of its secrets is resolved: slots and commands
+    start without an HTTP client.
+    """
 
     def __init__(self, providers: Mapping[str, SecretProvider] | None = None) -> None:
         self._providers: dict[str, SecretProvider] = {"env": EnvSecrets(), "file": FileSecrets()}
         self._providers.update(providers or {})
+        self._lock = threading.Lock()
 
     def resolve(self, refs: Mapping[str, SecretRef]) -> SecretValues:
-        """Every secret, or TaskFailed (configuration) that names the reference."""
+        """Every secret, or TaskFailed that names the reference."""
         return SecretValues({name: self._resolve(name, ref) for name, ref in refs.items()})
 
+    def _provider(self, name: str) -> SecretProvider | None:
+        with self._lock:
+            if name not in self._providers and name in _MANAGERS:
+                module_name, cls = _MANAGERS[name]
+                module = importlib.import_module(f"arco.worker.secret_managers.{module_name}")
+                self._providers[name] = getattr(module, cls)()
+            return self._providers.get(name)
+
     def _resolve(self, name: str, ref: SecretRef) -> str:
-        label = f"the secret {name!r} ({ref.provider}:{ref.path})"
-        provider = self._providers.get(ref.provider)
-        if provider is None:
-            providers = ", ".join(sorted(self._providers))
-            message, hint = f"{label}: unknown provider", f"providers: {providers}"
-            raise failed("configuration", "secret.provider", message, hint)
+        label = f"the secret {name!r} ({ref})"
         try:
-            return provider.resolve(ref.path)
-        except NotFound as error:
-            hint = error.hint or "create it, or correct the reference"
-            message = f"{label}: {error.message}"
-            raise failed("configuration", "secret.missing", message, hint) from None
-        except Error:
+            provider = self._provider(ref.provider)
+            if provider is None:
+                providers = ", ".join(sorted(self._providers.keys() | _MANAGERS.keys()))
+                message, hint = f"{label}: unknown provider", f"providers: {providers}"
+                raise failed("configuration", "secret.provider", message, hint)
+            value = provider.resolve(ref)
+            return field_of(value, ref.field) if ref.field else value
+        except TaskFailed:
             raise
+        except Error as error:
+            category, code, hint = _FAILURES.get(error.kind, _FAILURES["invalid"])
+            message = f"{label}: {error.message}"
+            raise failed(category, code, message, error.hint or hint) from None
         except Exception as error:
             message = f"{label}: {type(error).__name__}"  # the error's own may hold what it read
             raise failed("configuration", "secret.failed", message, "see the provider") from None
+
+
+_FAILURES: Final[dict[str, Verdict]] = {
+    "not_found": Verdict("configuration", "secret.missing", "create it, or correct the reference"),
+    "denied": Verdict("configuration", "secret.denied", "let the worker's identity read it"),
+    "invalid": Verdict("configuration", "secret.invalid", "correct the reference"),
+    "unavailable": Verdict("transient", "secret.unavailable", "the manager may be down"),
+}
+
+
+def field_of(value: str, name: str) -> str:
+    """A field of a secret that is a JSON object: a text as it is, anything else as JSON."""
+    try:
+        fields = json.loads(value)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise Invalid("it is not a JSON object", hint=f"leave out #{name}")
+    if name not in fields:
+        raise NotFound(f"it has no field {name!r}", hint="correct what follows # in the reference")
+    field = fields[name]
+    return field if isinstance(field, str) else json.dumps(field)
 
 
 class Redactor:

@@ -327,14 +327,48 @@ class SecretRef(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
     provider: str
     path: str
+    version: str = ""
+    """Empty: the newest."""
+    field: str = ""
+    """Of a secret that is a JSON object. Empty: all of it."""
+
+    def __str__(self) -> str:
+        version = f"?version={self.version}" if self.version else ""
+        field = f"#{self.field}" if self.field else ""
+        return f"{self.provider}:{self.path}{version}{field}"
 
     @classmethod
     def parse(cls, text: str) -> SecretRef:
-        """`env:NAME`, `file:/path`, or another provider's `name:path`."""
+        """`env:NAME`, `file:/path`, or a manager's `provider:path?version=…#field`."""
         provider, colon, path = text.partition(":")
         if not colon or not provider or not path:
             raise Invalid(f"{text!r} is not a secret's reference", hint="write env:NAME")
-        return cls(provider=provider, path=path)
+        if provider in PLAIN_PROVIDERS:
+            return cls(provider=provider, path=path)
+        path, hash, field = path.partition("#")
+        path, mark, query = path.partition("?")
+        key, _, version = query.partition("=")
+        if not path or (hash and not field) or (mark and (key != "version" or not version)):
+            raise Invalid(
+                f"{text!r} is not a secret's reference",
+                hint="write provider:path, provider:path?version=… or provider:path#field",
+            )
+        return cls(provider=provider, path=path, version=version, field=field)
+
+
+PLAIN_PROVIDERS: Final = ("env", "file")
+"""What follows is a name or a path as it is, whatever characters it has."""
+SECRET_PROVIDERS: Final = (
+    *PLAIN_PROVIDERS,
+    "aws-secrets-manager",
+    "azure-key-vault",
+    "gcp-secret-manager",
+    "vault",
+)
+
+
+def is_secret_reference(text: str) -> bool:
+    return text.startswith(tuple(f"{provider}:" for provider in SECRET_PROVIDERS))
 
 
 # -- assets, schedules, sensors -----------------------------------------------------------

@@ -1,11 +1,12 @@
 /** What people say of an asset: description, owners and tags, beside what code says. */
+import { useQuery } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
 import { useState } from "react";
-import { Problem } from "../api/client";
-import { useRead, useWrite } from "../api/hooks";
+import { Problem, read } from "../api/client";
+import { useWrite } from "../api/hooks";
 import { useCan } from "../api/permissions";
 import type { Schemas } from "../api/types";
-import { useMoment } from "../api/workspace";
+import { useMoment, useWorkspace } from "../api/workspace";
 import { Field, words } from "../design/action";
 import { Dialog, Loaded, ProblemNote } from "../design/parts";
 import { Name, Time } from "../design/values";
@@ -29,17 +30,23 @@ export function EditGovernance({ asset }: { asset: string }) {
 }
 
 function Editor({ asset, onDone }: { asset: string; onDone: () => void }) {
-  const governance = useRead("/assets/{asset}/governance", { path: { asset } });
-  return <Loaded result={governance}>{(data) => <Form asset={asset} newest={data} onDone={onDone} />}</Loaded>;
+  const at = useWorkspace();
+  const [opening] = useState(() => crypto.randomUUID());
+  // Read anew each time: a form must start from what is there, not from what the page shows.
+  const governance = useQuery({
+    queryKey: ["governance", opening],
+    queryFn: ({ signal }) => read(at, "/assets/{asset}/governance", { asset }, {}, undefined, signal),
+    staleTime: Infinity,
+    gcTime: 0,
+  });
+  return <Loaded result={governance}>{(data) => <Form asset={asset} governance={data} onDone={onDone} />}</Loaded>;
 }
 
 const ofPeople = (values: Value[], field: string): Value[] => values.filter((value) => value.source === "people" && value.field === field);
 const ofOthers = (values: Value[]): Value[] => values.filter((value) => value.source !== "people" && ["description", "owners", "tags"].includes(value.field));
 const tagsOf = (text: string): [string, string][] => words(text).map((word) => { const [name = "", ...value] = word.split("="); return [name, value.join("=")]; });
 
-function Form({ asset, newest, onDone }: { asset: string; newest: Governance; onDone: () => void }) {
-  // What was there when the form was opened: a change that comes meanwhile is a conflict.
-  const [governance] = useState(newest);
+function Form({ asset, governance, onDone }: { asset: string; governance: Governance; onDone: () => void }) {
   const { values } = governance.governance;
   const before = {
     description: ofPeople(values, "description")[0]?.value ?? "",

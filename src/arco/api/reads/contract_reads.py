@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from arco.answers.contract_report import ContractJudge, PromiseResult
-from arco.answers.version_data import personal_columns
 from arco.api.page_tokens import SortKey
 from arco.api.reads.catalog import AssetName, asset_id_of
+from arco.api.reads.masking import masked_columns
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.views import View
 from arco.catalog.contract_changes import ContractChange, contract_changes
@@ -245,7 +245,7 @@ def check_contract(
         partition=parameters.partition,
         contract=contract,
         now=view.now,
-        hidden=personal_columns(asset_id, view.snapshot),
+        hidden=masked_columns(view, asset_id),
     )
     return ContractCheckBody(
         asset=report.asset,

@@ -27,6 +27,7 @@ from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 from arco.state import changes
 from arco.storage import paths
+from arco.storage.keys import past_the_end
 from arco.storage.port import Store
 from arco.storage.seal import unseal
 
@@ -103,7 +104,7 @@ class ShownObjects:
         """Raises NotFound for what is not handed out, as for what is not there."""
         if not is_shown(path, whole=whole):
             raise NotFound(f"{path} does not exist")
-        if whole or not _is_filtered(path):
+        if whole or not _is_redacted(path):
             return self._store.get(path).data
         make = self._changes if path.startswith(_CHANGES) else self._root
         return self._once(path, make)
@@ -111,8 +112,11 @@ class ShownObjects:
     def part(self, path: str, start: int, length: int, *, whole: bool) -> bytes:
         if not is_shown(path, whole=whole):
             raise NotFound(f"{path} does not exist")
-        if not whole and _is_filtered(path):
-            return self.get(path, whole=whole)[start : start + length]
+        if not whole and _is_redacted(path):
+            raw = self.get(path, whole=whole)
+            if start + length > len(raw):
+                raise past_the_end(path, start, length, len(raw))
+            return raw[start : start + length]
         return self._store.get_range(path, start, length)
 
     def _root(self, path: str) -> bytes:
@@ -160,8 +164,8 @@ class ShownObjects:
         return raw
 
 
-def _is_filtered(path: str) -> bool:
-    """Whether it may have rows, or names, of security next to others."""
+def _is_redacted(path: str) -> bool:
+    """Whether an object may tell of keys, roles or the audit log besides other things."""
     return path.startswith(_CHANGES) or paths.root_generation(path) is not None
 
 

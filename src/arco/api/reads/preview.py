@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from arco.answers.version_data import first_rows, personal_columns
+from arco.answers.version_data import first_rows
 from arco.api.reads.catalog import AssetName, asset_id_of
+from arco.api.reads.masking import masked_columns
 from arco.api.routes import AtParameters, read
 from arco.api.views import View
 from arco.execution.states import VersionStatus
@@ -20,7 +21,6 @@ from arco.execution.version_lookup import VersionLookup
 from arco.plain_json import plain
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
-from arco.state.snapshot import Snapshot
 
 MAX_COLUMNS: Final = 100
 MAX_CHARS: Final = 1_000
@@ -71,9 +71,7 @@ def preview_data(view: View, visible: Visible, parameters: PreviewParameters) ->
     asset_id = asset_id_of(view, visible, parameters.asset)
     lookup = VersionLookup(view.snapshot, parameters.asset, asset_id)
     row = lookup.version(parameters.partition, parameters.version)
-    # What the catalog calls personal, then or now.
-    newest = Snapshot.open(view.manifests, view.snapshot.files)
-    hidden = personal_columns(asset_id, view.snapshot, newest)
+    hidden = masked_columns(view, asset_id)
     head = first_rows(
         view.store, row, parameters.limit, parameters.columns, hidden, max_columns=MAX_COLUMNS
     )

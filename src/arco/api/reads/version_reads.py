@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from arco.answers.comparing import compare
-from arco.answers.version_data import FileEntry, files_of, personal_columns
+from arco.answers.version_data import FileEntry, files_of
 from arco.api.reads.catalog import AssetName, asset_id_of
+from arco.api.reads.masking import masked_columns
 from arco.api.routes import AtParameters, read
 from arco.api.views import View
 from arco.errors import Invalid, NotFound
@@ -45,7 +46,7 @@ def list_version_files(view: View, visible: Visible, parameters: FilesParameters
     row = ExecutionReader(view.snapshot).materialization(asset_id, parameters.materialization_id)
     if row is None:
         raise NotFound(f"{parameters.asset} has no version {parameters.materialization_id}")
-    listed = files_of(view.store, row, personal_columns(asset_id, view.snapshot))
+    listed = files_of(view.store, row, masked_columns(view, asset_id))
     return FilesBody(
         asset=parameters.asset,
         partition=row.partition_key,
@@ -120,7 +121,7 @@ def compare_versions(view: View, visible: Visible, parameters: CompareParameters
         (before, after),
         key=parameters.key,
         examples=parameters.examples,
-        hidden=personal_columns(asset_id, view.snapshot),
+        hidden=masked_columns(view, asset_id),
     )
     return ComparisonBody(
         asset=parameters.asset,
