@@ -113,7 +113,8 @@ class Dev:
         return str(answer["run_id"])
 
     def development(self) -> dict[str, Any]:
-        status, answer, _ = self.ask("GET", "/api/v1/development")
+        _, session, _ = self.ask("GET", "/auth/session")
+        status, answer, _ = self.ask("GET", session["development"])
         assert status == 200
         found: dict[str, Any] = answer
         return found

@@ -163,7 +163,7 @@ class ApiWorld:
         given: dict[str, Any] = {"head_age_s": -1.0, "rate_burst": 1_000_000}
         self.settings = ApiSettings(**(given | settings))
         self.served = ServedWorkspace(workspace, self.settings)
-        self.local = LocalAccess([(TENANT, NAME)], "ana")
+        self.local = LocalAccess([(workspace.tenant, workspace.name)], "ana")
         self.runner = asyncio.Runner()
         self._authenticators: list[Authenticator] = [self.local, self.tokens]
         self.server = ApiServer(

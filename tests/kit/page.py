@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from arco.api.serving import Binding, serve
 from tests.kit.api import ApiClient, ApiWorld
-from tests.kit.workspace import NAME, TENANT
 
 CHROMIUM = Path("/usr/bin/chromium")
 expect.set_options(timeout=20_000)
@@ -34,6 +33,7 @@ class ServedPage:
 
     def __init__(self, world: ApiWorld, port: int = 0) -> None:
         self.world = world
+        self._at = world.workspace
         self._binding = Binding(port=port)
         self._listening = self._binding.listen()
         self.port: int = self._listening.getsockname()[1]
@@ -50,7 +50,7 @@ class ServedPage:
 
     @property
     def base(self) -> str:
-        return f"{self.origin}/w/{TENANT}/{NAME}"
+        return f"{self.origin}/w/{self._at.tenant}/{self._at.name}"
 
     def stop(self) -> None:
         self._stop.set()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.architecture.source import ROOT
 from tests.kit.api import ApiClient, ApiWorld, Company
@@ -166,8 +167,9 @@ def test_each_question_has_the_same_rows_in_both_engines(enter: Enter, company: 
     parameters |= {"limit": "50", "offset": "0", "run": company.both_run, "first": "errors"}
     parameters |= {"assets": "sales.total hr.report"}
     questions = {file.stem: file.read_text("utf-8") for file in (ROOT / "ui/sql").glob("*.sql")}
-    listed = questions["assets"].replace("$namespace", "''")
-    questions |= {"assets": listed}
+    for name in ("assets", "asset_states"):
+        lines = f"WITH asset_lines AS (\n{questions['asset_lines']}\n)\n"
+        questions[name] = lines + questions[name].replace("$namespace", "''")
     page = enter().go("/sql?engine=browser")
     expect(page.get_by_role("option", name="In this browser", exact=True)).to_be_attached(
         timeout=60_000
@@ -189,6 +191,20 @@ def test_each_question_has_the_same_rows_in_both_engines(enter: Enter, company: 
         name: two[1] for name, two in texts.items()
     }
     assert all(two[0] for two in texts.values())
+    _list_in_the_browser(page)
+
+
+def _list_in_the_browser(page: Page) -> None:
+    """The list of assets is filtered over a table that the browser keeps: no request."""
+    asked: list[str] = []
+    page.get_by_role("link", name="Assets", exact=True).click()
+    expect(page.get_by_role("link", name="hr.report")).to_be_visible()
+    settled(page)
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("searchbox").fill("SALES.TOTAL")
+    expect(page.get_by_role("status")).to_have_text("1 assets")
+    expect(page.get_by_role("link", name="sales.total")).to_be_visible()
+    assert [url for url in asked if "/query" in url or "/files" in url] == []
 
 
 def test_restricted_viewer_asks_for_nothing_that_he_may_not_have(
@@ -218,6 +234,49 @@ def test_without_a_session_the_page_says_how_to_sign_in(enter: Enter, world: Api
     page = enter(world.nobody()).go("/assets")
     expect(page.get_by_role("heading", name="You are not signed in")).to_be_visible()
     expect(page.get_by_text("servo serve")).to_be_visible()
+
+
+def test_without_a_session_the_page_links_to_the_login_of_the_server(
+    enter: Enter, world: ApiWorld
+) -> None:
+    visit = enter(world.nobody())
+    visit.page.route(
+        "**/auth/session",
+        lambda route: route.fulfill(json={"caller": None, "login": "/auth/login"}),
+    )
+    page = visit.go("/assets?q=total")
+    back = quote(page.url.removeprefix(page.evaluate("location.origin")), safe="")
+    link = page.get_by_role("link", name="Log in")
+    expect(link).to_have_attribute("href", f"/auth/login?next={back}")
+
+
+def test_page_says_why_the_last_save_was_not_deployed(enter: Enter) -> None:
+    """`servo dev` has the route; here the browser is given its answers."""
+    visit = enter()
+    problem = {"file": "shop/orders.py", "line": 7, "message": "cycle", "hint": "remove one input"}
+    broken = {"state": "BROKEN", "deployment": 3, "message": "", "hint": "", "problems": [problem]}
+    deployed = broken | {"state": "DEPLOYED", "problems": []}
+    answers = [broken, deployed]
+
+    def name_the_route(route: Route) -> None:
+        session = route.fetch()
+        route.fulfill(json=session.json() | {"development": "/api/v1/development"})
+
+    visit.page.route("**/auth/session", name_the_route)
+    visit.page.route("**/api/v1/development", lambda route: route.fulfill(json=answers[0]))
+    page = visit.go("/runs")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("Runs go on with deployment 3")
+    expect(alert).to_contain_text("shop/orders.py:7")
+    expect(alert).to_contain_text("remove one input")
+    answers.pop(0)
+    expect(alert).not_to_be_visible()
+
+
+def test_page_of_a_server_without_development_does_not_ask_for_it(enter: Enter) -> None:
+    visit = enter()
+    expect(visit.go("/runs").get_by_role("heading", name="Runs")).to_be_visible()
+    assert [url for url in visit.requests if url.endswith("/development")] == []
 
 
 def test_unknown_page_and_run_say_so(enter: Enter) -> None:

@@ -15,6 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Method
 
 from arco.api.authentication import COOKIE, LocalAccess
+from arco.api.development import PATH as DEVELOPMENT
 from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
@@ -61,7 +62,7 @@ def make_app(
             *_objects(objects or Objects(server)),
             _webhook(server),
             *_beside(server, routes, local),
-            *_login_handlers(LoginRoutes(server, login)),
+            *_login_handlers(LoginRoutes(server, login, is_development=development is not None)),
             *_development(server, development),
             *_page_handlers(WebPage(sources=file_origins(server))),
         ],
@@ -316,13 +317,13 @@ def _development(
         return []
 
     async def get_development(request: Request[Any, Any, Any]) -> Answer:
-        exchange_of(request.scope).route = "/api/v1/development"
+        exchange_of(request.scope).route = DEVELOPMENT
         caller = await server.authenticate(request, is_read=True)
         if caller.kind != "local":
             raise NotFound("there is no such route")
         return Answer(200, msgspec.json.encode(plain(state())))
 
-    return [_http("GET", "/api/v1/development", get_development)]
+    return [_http("GET", DEVELOPMENT, get_development)]
 
 
 def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:

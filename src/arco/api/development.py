@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from servo.project import Problem
 
+PATH = "/api/v1/development"
+"""Only `servo dev` has this route, only for who started it; `GET /auth/session` names it."""
+
 
 class SaveState(StrEnum):
     DEPLOYING = "DEPLOYING"

@@ -29,6 +29,7 @@ from litestar.datastructures import Cookie
 from msgspec import Meta
 
 from arco.api.authentication import cookie_of, login_cookie, session_cookie, unauthenticated
+from arco.api.development import PATH as DEVELOPMENT
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.problems import ApiError, invalid_body, invalid_field
 from arco.api.served import ServedWorkspace
@@ -86,9 +87,12 @@ class Login:
 
 
 class LoginRoutes:
-    def __init__(self, server: ApiServer, login: Login | None) -> None:
+    def __init__(
+        self, server: ApiServer, login: Login | None, *, is_development: bool = False
+    ) -> None:
         self._server = server
         self._login = login
+        self._is_development = is_development
         self._is_secure = server.settings.secure
 
     # -- with a browser ------------------------------------------------------------------
@@ -177,6 +181,8 @@ class LoginRoutes:
             "email": caller.email,
             "until": caller.until,
         }
+        if self._is_development and caller.kind == "local":
+            document["development"] = DEVELOPMENT
         document["workspaces"] = [
             _permissions(caller.at(tenant, name))
             for tenant, name in sorted(self._server.workspaces)

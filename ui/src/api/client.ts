@@ -102,13 +102,25 @@ export async function writePlain(at: Workspace, method: string, path: string, pa
   };
 }
 
-export interface Me {
-  kind: string;
-  id: string;
-  name: string;
-  grants: { role: string; scope: string }[];
+/** Who asks, and what he may do. `caller` is null for nobody; the request itself is never a 401. */
+export interface Session {
+  caller: { kind: string; id: string; name: string } | null;
+  /** Where to log in, if this server has a login. */
+  login: string | null;
+  /** Under `servo dev`: the route that says what became of the last save. */
+  development?: string;
+  workspaces?: (Workspace & { permissions: Schemas["Permission"][]; namespaces: Record<string, Schemas["Permission"][]> })[];
 }
 
-export const readMe = async (): Promise<Me> => (await request("/api/v1/me")).json() as Promise<Me>;
+export interface DevelopmentState {
+  state: "DEPLOYING" | "DEPLOYED" | "BROKEN";
+  deployment: number | null;
+  message: string;
+  hint: string;
+  problems: { file: string; line: number; message: string; hint: string }[];
+}
+
+export const readSession = async (): Promise<Session> => (await request("/auth/session")).json() as Promise<Session>;
+export const readDevelopment = async (path: string): Promise<DevelopmentState> => (await request(path)).json() as Promise<DevelopmentState>;
 export const readWorkspaces = async (): Promise<{ items: Workspace[] }> =>
   (await request("/api/v1/workspaces")).json() as Promise<{ items: Workspace[] }>;

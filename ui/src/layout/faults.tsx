@@ -1,6 +1,7 @@
 /** Pages for what cannot be shown. */
 import { Link } from "@tanstack/react-router";
 import { Problem } from "../api/client";
+import { useSession } from "../api/permissions";
 
 export function Fault({ number, title, children }: { number?: string; title: string; children?: React.ReactNode }) {
   return (
@@ -13,6 +14,19 @@ export function Fault({ number, title, children }: { number?: string; title: str
 }
 
 export function ExpiredPage() {
+  const session = useSession();
+  if (session.isPending) return null;
+  if (session.data?.login) {
+    const here = encodeURIComponent(location.pathname + location.search);
+    return (
+      <Fault number="401" title="You are not signed in">
+        <p>Your session has ended, or this browser has none. After the login you come back to this page.</p>
+        <a className="button primary" href={`${session.data.login}?next=${here}`}>
+          Log in
+        </a>
+      </Fault>
+    );
+  }
   return (
     <Fault number="401" title="You are not signed in">
       <p>

@@ -4,12 +4,13 @@ import { Outlet, useLocation, useNavigate } from "@tanstack/react-router";
 import { History, Menu, Monitor, Moon, Search, Sun } from "lucide-react";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { readWorkspaces } from "../api/client";
-import { useCan, useMe, usePermissions } from "../api/permissions";
+import { useCan, usePermissions, useSession } from "../api/permissions";
 import { useMoment, useWorkspace } from "../api/workspace";
 import { Choice } from "../design/parts";
 import icon from "../design/icon.svg";
 import { Live } from "../live/live";
 import { warmBrowserEngine } from "../query/engine";
+import { DevelopmentNote } from "./development";
 import { ExpiredPage, FaultPage } from "./faults";
 import { PageLink, useGo } from "./link";
 import { NAVIGATION } from "./navigation";
@@ -77,7 +78,7 @@ const THEMES: Record<Theme, [Theme, typeof Sun, string]> = {
 
 export function Shell() {
   const at = useWorkspace();
-  const me = useMe();
+  const session = useSession();
   const status = useLive();
   const moment = useMoment();
   const theme = useTheme();
@@ -90,8 +91,7 @@ export function Shell() {
   );
   useBrowserEngine();
   const [next, ThemeIcon, themeText] = THEMES[theme];
-  const expired = status === "expired" || (me.error as { status?: number } | null)?.status === 401;
-  if (expired) return <ExpiredPage />;
+  if (status === "expired" || session.data?.caller === null) return <ExpiredPage />;
   return (
     <div className="shell">
       <a className="skip" href="#main">
@@ -127,8 +127,9 @@ export function Shell() {
             The server does not answer. The page goes on by itself when it does.
           </div>
         ) : null}
+        {session.data?.development ? <DevelopmentNote path={session.data.development} /> : null}
         <main className="content" key={`${at.tenant}/${at.workspace}`}>
-          {me.error ? <FaultPage error={me.error} /> : <Outlet />}
+          {session.error && !session.data ? <FaultPage error={session.error} /> : <Outlet />}
         </main>
       </div>
       <Palette open={isPaletteOpen} onClose={() => setPaletteOpen(false)} />
@@ -174,7 +175,7 @@ function SideBar({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) 
   const { pathname } = useLocation();
   const place = `/${pathname.split("/").slice(4).join("/")}`;
   const isIn = (to: string) => (to === "" ? place === "/" : place === to || place.startsWith(`${to}/`));
-  const me = useMe();
+  const caller = useSession().data?.caller;
   const permissions = usePermissions();
   return (
     <nav className={isOpen ? "sidebar open" : "sidebar"} aria-label="Pages" onClick={onClose}>
@@ -196,8 +197,8 @@ function SideBar({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) 
           </div>
         ) : null;
       })}
-      <div className="foot truncate" title={me.data ? `${me.data.kind} ${me.data.id}` : undefined}>
-        {me.data ? me.data.name || me.data.id : ""}
+      <div className="foot truncate" title={caller ? `${caller.kind} ${caller.id}` : undefined}>
+        {caller ? caller.name || caller.id : ""}
       </div>
     </nav>
   );

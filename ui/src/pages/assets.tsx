@@ -1,6 +1,7 @@
 /** All assets: a list that stays quick with 100,000. The first rows come from the API, the rest by SQL. */
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useDeferredValue } from "react";
+import linesSql from "../../sql/asset_lines.sql?raw";
 import assetsSql from "../../sql/assets.sql?raw";
 import statesSql from "../../sql/asset_states.sql?raw";
 import { useList } from "../api/hooks";
@@ -13,6 +14,7 @@ import { AssetLink, PageLink, useGo, useSetSearch } from "../layout/link";
 import { useQuestion } from "../query/engine";
 import { useWindows } from "../query/windows";
 
+const LINES = { name: "asset_lines", sql: linesSql };
 const route = getRouteApi("/w/$tenant/$workspace/assets");
 
 interface AssetLine {
@@ -43,10 +45,10 @@ function AllAssets() {
   const q = useDeferredValue(search.q ?? "");
   const sort = search.sort ?? "name";
   const isFiltered = Boolean(search.q || search.namespace || search.state || sort !== "name");
-  const lines = useWindows<AssetLine>("assets", assetsSql, { q, namespace: search.namespace ?? "", state: search.state ?? "", sort });
+  const lines = useWindows<AssetLine>("assets", assetsSql, { q, namespace: search.namespace ?? "", state: search.state ?? "", sort }, LINES);
   const first = useList("/assets", { enabled: lines.isPending && !isFiltered, pageSize: 50 });
   const namespaces = useList("/namespaces", { pageSize: 100 });
-  const states = useQuestion<{ state: string; assets: number }>("asset_states", statesSql, {});
+  const states = useQuestion<{ state: string; assets: number }>("asset_states", statesSql, {}, { lines: LINES });
   const set = useSetSearch();
   const columns: GridColumn<AssetLine>[] = [
     { name: "name", title: "Asset", width: "minmax(220px, 3fr)", sort: sort === "name" ? "ascending" : undefined, onSort: () => set({ sort: undefined }), cell: (row) => <AssetLink asset={row.asset} /> },

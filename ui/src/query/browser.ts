@@ -3,7 +3,8 @@
  * whole metadata: the server signs a URL for each file, and answers nothing else.
  *
  * Tables are views over files, made when a query first names them at a generation. Queries run one
- * after the other, so none sees the views of another generation.
+ * after the other, so none sees the views of another generation. Rows that many questions are asked over
+ * (`Lines`) become a table, so that a keystroke in a filter reads no file; those of two generations are kept.
  */
 import * as duckdb from "@duckdb/duckdb-wasm";
 import workerUrl from "@duckdb/duckdb-wasm/dist/duckdb-browser-eh.worker.js?url";
@@ -11,7 +12,7 @@ import wasmUrl from "@duckdb/duckdb-wasm/dist/duckdb-eh.wasm?url";
 import { address, base, request, type Workspace } from "../api/client";
 import type { Schemas } from "../api/types";
 import type { Rows } from "./engine";
-import { tablesOf } from "./sql";
+import { type Lines, over, tablesOf } from "./sql";
 
 let database: duckdb.AsyncDuckDB;
 let connection: duckdb.AsyncDuckDBConnection;
@@ -19,6 +20,10 @@ let queue: Promise<unknown> = Promise.resolve();
 let shown = "";
 const made = new Set<string>();
 const registered = new Set<string>();
+const MOST_KEPT = 2;
+/** Names of tables by the generation and the rows that they have, the least used first. */
+const kept = new Map<string, string>();
+let keptBefore = 0;
 
 export async function start(): Promise<void> {
   database = new duckdb.AsyncDuckDB(new duckdb.VoidLogger(), new Worker(workerUrl));
@@ -34,21 +39,49 @@ export async function start(): Promise<void> {
   await connection.query("SET autoinstall_known_extensions=false; SET allow_community_extensions=false");
 }
 
-export function queryBrowser(at: Workspace, sql: string, generation: number, maxRows: number): Promise<Rows> {
-  const answer = queue.then(() => run(at, sql, generation, maxRows));
+export interface BrowserOptions {
+  lines?: Lines | undefined;
+  /** A query that nobody waits for any more does not run. */
+  signal?: AbortSignal | undefined;
+}
+
+export function queryBrowser(at: Workspace, sql: string, generation: number, maxRows: number, options: BrowserOptions = {}): Promise<Rows> {
+  const answer = queue.then(() => {
+    options.signal?.throwIfAborted();
+    return run(at, sql, generation, maxRows, options.lines);
+  });
   queue = answer.catch(() => undefined);
   return answer;
 }
 
-async function run(at: Workspace, sql: string, generation: number, maxRows: number): Promise<Rows> {
+async function run(at: Workspace, sql: string, generation: number, maxRows: number, lines?: Lines): Promise<Rows> {
   const began = performance.now();
-  await show(at, tablesOf(sql), generation);
-  const text = sql.trim().replace(/;\s*$/, "");
+  const plainText = sql.trim().replace(/;\s*$/, "");
+  if (!lines) await show(at, tablesOf(sql), generation);
+  const text = lines ? over({ name: lines.name, sql: `SELECT * FROM ${await keep(at, lines, generation)}` }, plainText) : plainText;
   const result = await connection.query(`SELECT * FROM (\n${text}\n) LIMIT ${maxRows + 1}`);
   const columns = result.schema.fields.map((field) => ({ name: field.name, type: String(field.type) }));
   const isTime = columns.map((column) => /^(Timestamp|Date)/.test(column.type));
   const rows = result.toArray().map((row) => (Object.values(row.toJSON()) as unknown[]).map((value, index) => plain(value, isTime[index]!)));
   return { columns, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows, engine: "browser", ms: performance.now() - began };
+}
+
+/** The name of a table that has these rows. */
+async function keep(at: Workspace, lines: Lines, generation: number): Promise<string> {
+  const key = `${at.tenant}/${at.workspace}/${generation}/${lines.name}`;
+  let table = kept.get(key);
+  if (table === undefined) {
+    await show(at, tablesOf(lines.sql), generation);
+    table = `kept_${++keptBefore}`;
+    await connection.query(`CREATE TABLE ${table} AS ${lines.sql}`);
+  }
+  kept.delete(key);
+  kept.set(key, table);
+  for (const [oldest, name] of [...kept].slice(0, -MOST_KEPT)) {
+    kept.delete(oldest);
+    await connection.query(`DROP TABLE ${name}`);
+  }
+  return table;
 }
 
 /** Make views of tables at a generation. */

@@ -5,7 +5,7 @@ import { base, Problem, request, type Workspace } from "../api/client";
 import { isWorthRepeating } from "../api/hooks";
 import { useCan } from "../api/permissions";
 import { useMoment, useWorkspace } from "../api/workspace";
-import { fill, type Literal } from "./sql";
+import { fill, type Lines, type Literal, over } from "./sql";
 
 export interface Rows {
   columns: { name: string; type: string }[];
@@ -58,16 +58,17 @@ export const useBrowserReady = (): boolean =>
   );
 
 /** Asks the browser's engine if it may and can, else the server. */
-export async function ask(at: Workspace, sql: string, generation: number | undefined, maxRows: number, inBrowser: boolean, signal?: AbortSignal): Promise<Rows> {
+export async function ask(at: Workspace, sql: string, generation: number | undefined, maxRows: number, inBrowser: boolean, options: { lines?: Lines | undefined; signal?: AbortSignal | undefined } = {}): Promise<Rows> {
+  const { lines, signal } = options;
   if (inBrowser && isReady && browserEngine && generation !== undefined) {
     try {
-      return await (await browserEngine).queryBrowser(at, sql, generation, maxRows);
+      return await (await browserEngine).queryBrowser(at, sql, generation, maxRows, options);
     } catch (error) {
       if (signal?.aborted) throw error;
       console.info("the query runs on the server:", error instanceof Error ? error.message : error);
     }
   }
-  return queryServer(at, sql, generation, maxRows, signal);
+  return queryServer(at, lines ? over(lines, sql) : sql, generation, maxRows, signal);
 }
 
 export interface QuestionOptions {
@@ -75,6 +76,8 @@ export interface QuestionOptions {
   enabled?: boolean;
   /** Show rows of the previous parameters until those of the new ones are there. */
   keep?: boolean;
+  /** What the question is asked over. */
+  lines?: Lines;
 }
 
 /** The rows of a question at the page's generation, as objects. */
@@ -85,7 +88,7 @@ export function useQuestion<T>(name: string, sql: string, parameters: Record<str
   return useQuery<T[], Problem>({
     queryKey: ["sql", at.tenant, at.workspace, name, parameters, moment.generation],
     queryFn: async ({ signal }) => {
-      const result = await ask(at, fill(sql, parameters), moment.generation, options.maxRows ?? 1_000, mayReadFiles, signal);
+      const result = await ask(at, fill(sql, parameters), moment.generation, options.maxRows ?? 1_000, mayReadFiles, { lines: options.lines, signal });
       return objects<T>(result);
     },
     enabled: moment.generation !== undefined && (options.enabled ?? true),

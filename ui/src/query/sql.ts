@@ -18,6 +18,16 @@ export function fill(sql: string, parameters: Record<string, Literal>): string {
   });
 }
 
+/** Rows that other questions are asked over. The browser's engine makes them a table once for each generation. */
+export interface Lines {
+  name: string;
+  /** Without parameters. */
+  sql: string;
+}
+
+/** A question with the rows that it is over, as one text. */
+export const over = (lines: Lines, sql: string): string => `WITH ${lines.name} AS (\n${lines.sql}\n)\n${sql}`;
+
 /** Names of tables in a SELECT: `catalog.assets`. */
 export function tablesOf(sql: string): string[] {
   const plain = sql.replace(/'(?:[^']|'')*'/g, "''").replace(/--[^\n]*/g, "");

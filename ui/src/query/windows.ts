@@ -4,7 +4,7 @@ import { useCallback, useState } from "react";
 import { useCan } from "../api/permissions";
 import { useMoment, useWorkspace } from "../api/workspace";
 import { ask, objects } from "./engine";
-import { fill, type Literal } from "./sql";
+import { fill, type Lines, type Literal } from "./sql";
 
 const SIZE = 200;
 
@@ -18,8 +18,8 @@ export interface Windows<T> {
   isFetching: boolean;
 }
 
-/** `sql` has `$limit` and `$offset`, and `total` in each row. */
-export function useWindows<T extends { total: number }>(name: string, sql: string, parameters: Record<string, Literal>, enabled = true): Windows<T> {
+/** `sql` (asked over `lines`, if given) has `$limit` and `$offset`, and `total` in each row. */
+export function useWindows<T extends { total: number }>(name: string, sql: string, parameters: Record<string, Literal>, lines?: Lines): Windows<T> {
   const at = useWorkspace();
   const moment = useMoment();
   const inBrowser = useCan("metadata.read_all");
@@ -32,9 +32,9 @@ export function useWindows<T extends { total: number }>(name: string, sql: strin
       queryKey: ["window", at.tenant, at.workspace, name, parameters, moment.generation, place],
       queryFn: async ({ signal }: { signal: AbortSignal }) => {
         const text = fill(sql, { ...parameters, limit: SIZE, offset: place * SIZE });
-        return objects<T>(await ask(at, text, moment.generation, SIZE, inBrowser, signal));
+        return objects<T>(await ask(at, text, moment.generation, SIZE, inBrowser, { lines, signal }));
       },
-      enabled: enabled && moment.generation !== undefined,
+      enabled: moment.generation !== undefined,
       staleTime: Infinity,
       placeholderData: place === 0 ? keepPreviousData : undefined,
       retry: false,
