@@ -33,6 +33,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._is_reading_head = True
+        self._is_head_alone = True
         self._is_reading_message = False
         self._timer: TimerHandle | None = None
 
@@ -52,8 +53,9 @@ class BoundedHttp(HttpToolsProtocol):
             return
         if self._is_reading_head and self._timer is None:  # after a pause between requests
             self._arm(HEAD_S, self._too_slow)
+        self._is_head_alone = self._is_reading_head
         super().data_received(data)
-        if self._is_reading_head:
+        if self._is_head_alone:  # else some of it was a body, or the end of one
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
                 self._refuse(_TOO_LARGE)
@@ -64,7 +66,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._disarm()
-        self._is_reading_head, self._head_bytes = False, 0
+        self._is_reading_head = self._is_head_alone = False
+        self._head_bytes = 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
