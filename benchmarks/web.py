@@ -36,17 +36,23 @@ FEW_ASSETS = 100
 OPENED = 5
 FRAME_MS = 1_000 / 60
 FIRST_ROW = """
-new MutationObserver((_, observer) => {
-  if (!document.querySelector('[role=grid] a')) return;
-  window.firstRowMs = performance.now();
-  observer.disconnect();
-}).observe(document, {subtree: true, childList: true});
+window.firstRowMs = new Promise(resolve => {
+  new MutationObserver((_, observer) => {
+    if (!document.querySelector('[role=grid] a')) return;
+    resolve(performance.now());
+    observer.disconnect();
+  }).observe(document, {subtree: true, childList: true});
+});
 """
 FILTERED = """
 (() => {
   const status = document.querySelector('.toolbar [role=status]');
   let pressed = 0;
   window.filteredMs = [];
+  window.more = count => new Promise(resolve => {
+    const look = () => window.filteredMs.length > count ? resolve() : setTimeout(look, 5);
+    look();
+  });
   addEventListener('keydown', () => { pressed = performance.now(); }, true);
   new MutationObserver(() => {
     requestAnimationFrame(() => window.filteredMs.push(performance.now() - pressed));
@@ -93,7 +99,6 @@ def first_rows_ms(visit: Visit) -> float:
     found = []
     for _ in range(OPENED + 1):
         page = visit.go("/assets")
-        page.wait_for_function("window.firstRowMs")
         found.append(float(page.evaluate("window.firstRowMs")))
     return statistics.median(found[1:])
 
@@ -106,7 +111,7 @@ def filter_ms(page: Page) -> list[float]:
         for key in (*text, *["Backspace"] * len(text)):
             before, asked = status.inner_text(), page.evaluate("window.filteredMs.length")
             page.get_by_role("searchbox").press(key)
-            page.wait_for_function("count => window.filteredMs.length > count", arg=asked)
+            page.evaluate("count => window.more(count)", asked)
             assert status.inner_text() != before
     return [float(each) for each in page.evaluate("window.filteredMs")]
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.e2e.conftest import Servo
+from tests.kit.depth import DEEP
 
 API = "/api/v1/workspaces/default/main"
 PATIENCE_S = 120.0
@@ -227,7 +228,8 @@ def test_a_run_survives_the_death_of_the_server(project: DevProject, tmp_path: P
     os.kill(dev.process.pid, signal.SIGKILL)
     dev.process.wait()
     assert gone(children)
-
+    if not DEEP:  # what the worker had claimed is given to another only after a minute
+        return
     may_end.touch()
     again = project.start()
     again.saved("DEPLOYED")

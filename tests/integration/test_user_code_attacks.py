@@ -21,6 +21,7 @@ from arco.worker.log_parts import RunLogs
 from tests.integration.flow_crew import FlowCrew
 from tests.kit.backends import Servers
 from tests.kit.flows import tasks_of
+from tests.kit.secret_servers import VaultServer
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -220,7 +221,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-PRIVATE = ("DB_PASSWORD", "ARCO_TASK_KEYS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+PRIVATE = ("DB_PASSWORD", "ARCO_TASK_KEYS", "VAULT_TOKEN", "AWS_ACCESS_KEY_ID")
+PRIVATE += ("AWS_SECRET_ACCESS_KEY",)
 
 
 def check_environment() -> None:
@@ -229,9 +231,13 @@ def check_environment() -> None:
     assert os.environ["HARMLESS"] == "yes" and "AWS_ENDPOINT" in os.environ
 
 
-@asset(namespace="flow", secrets={"db": "env:DB_PASSWORD"})
+@asset(
+    namespace="flow",
+    secrets={"db": "env:DB_PASSWORD", "till": "vault:secret/till?version=1#pin"},
+)
 def trusted(ctx: AssetContext) -> pa.Table:
     assert ctx.secret("db") == "hunter2-hunter2"
+    assert ctx.secret("till") == "4711-4711"
     check_environment()
     return pa.table({"n": [1]})
 
@@ -241,9 +247,12 @@ def other(trusted: AssetIn["flow.trusted"]) -> pa.Table:
     check_environment()
     return trusted.arrow()
 """
-    with FlowCrew(tmp_path, assets, bucket=servers.get("s3")) as crew:
+    vault = VaultServer()
+    vault.secrets["till"] = {1: {"pin": "4711-4711"}}
+    with vault.running(), FlowCrew(tmp_path, assets, bucket=servers.get("s3")) as crew:
         key = "k1:" + "0123456789abcdef" * 4
         crew.env |= {"DB_PASSWORD": "hunter2-hunter2", "ARCO_TASK_KEYS": key, "HARMLESS": "yes"}
+        crew.env |= {"VAULT_ADDR": vault.url, "VAULT_TOKEN": "root"}
         crew.start("orchestrator", TIMING)
         crew.start("worker", TIMING, "--slots", "1")
         crew.until(crew.ended, "the end of the run")

@@ -13,12 +13,15 @@ from typing import Any
 import httpx
 import pytest
 
-from arco.api.webhooks import WebhookSecrets, signing_key
+from arco.api.webhooks import FAILED_S, KEPT_S, WebhookSecrets, signing_key
 from arco.clock import SystemClock
+from arco.errors import Denied, Unavailable
 from arco.security.permissions import Role
+from arco.worker.secrets import SecretRegistry
 from servo.contract.manifest import SecretRef
 from tests.kit.api import ApiWorld
 from tests.kit.freshness import AgingTown
+from tests.kit.stores import ManualClock
 
 PROJECT = """
 from servo import *
@@ -150,6 +153,34 @@ def test_a_secret_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -
     assert WebhookSecrets(["env:OTHER_*"], SystemClock()).key(ref) is None
     missing = SecretRef(provider="env", path="WEBHOOK_MISSING")
     assert WebhookSecrets(["env:*"], SystemClock()).key(missing) is None
+
+
+def test_a_key_counts_while_its_manager_is_down() -> None:
+    class Manager:
+        answer: str | Exception = "first"
+        asked = 0
+
+        def resolve(self, ref: SecretRef) -> str:
+            self.asked += 1
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer
+
+    manager, clock = Manager(), ManualClock()
+    registry = SecretRegistry({"manager": manager})
+    secrets = WebhookSecrets(["manager:hooks/*"], clock, registry)
+    ref = SecretRef.parse("manager:hooks/till")
+    other = SecretRef.parse("manager:hooks/till?version=2")
+    assert secrets.key(ref) == secrets.key(ref) == b"first" and manager.asked == 1
+    manager.answer = "second"
+    assert secrets.key(other) == b"second", "each version has a key of its own"
+    manager.answer = Unavailable("down")
+    clock.sleep(KEPT_S)
+    assert secrets.key(ref) == secrets.key(ref) == b"first" and manager.asked == 3
+    manager.answer = Denied("no more")
+    clock.sleep(FAILED_S)
+    assert secrets.key(ref) is None and secrets.key(ref) is None and manager.asked == 4
+    assert secrets.key(SecretRef.parse("manager:other/till")) is None and manager.asked == 4
 
 
 def test_keys_push_too(world: ApiWorld) -> None:

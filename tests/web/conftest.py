@@ -19,8 +19,10 @@ HOSTILE = (
 Enter = Callable[..., Visit]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def started_browser() -> Iterator[Browser]:
+    """For a module alone: while it is open an event loop runs in this thread, and tests of other
+    modules in the same process could not start theirs."""
     with browser() as started:
         yield started
 

@@ -9,6 +9,7 @@ from arco.cli import render
 from arco.cli.live import is_partition, name_of
 from arco.cli.session import Session
 from arco.errors import NotFound
+from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import RUN_ACTIVE
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.worker.log_parts import RunLogs
@@ -17,6 +18,7 @@ from arco.worker.log_parts import RunLogs
 def show_logs(
     session: Session,
     workspace: Workspace,
+    reader: OrchestrationReader,
     row: RunRow,
     task: str | None,
     partition: str | None,
@@ -24,8 +26,7 @@ def show_logs(
     *,
     follow: bool,
 ) -> None:
-    """Print what matching tasks wrote; with `follow`, until the run has ended."""
-    reader = workspace.read.orchestration()
+    """Print what matching tasks of a reader's run wrote; with `follow`, until the run has ended."""
     logs, heading = RunLogs(workspace.store, row.run_id), ""
     while True:
         tasks = _matching(reader.tasks(row.run_id), task, partition)

@@ -301,5 +301,6 @@ def logs(
 ) -> None:
     """Show the output and log messages of tasks."""
     workspace = session.open()
-    row = workspace.read.orchestration().find_run(run)
-    show_logs(session, workspace, row, task, partition, attempt, follow=follow)
+    reader = workspace.read.orchestration()
+    row = reader.find_run(run)
+    show_logs(session, workspace, reader, row, task, partition, attempt, follow=follow)

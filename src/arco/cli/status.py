@@ -24,6 +24,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
     from arco.errors import Error, Invalid, NotFound
+    from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.tables import RunRow
     from arco.storage.outage import Outage
     from servo.suggest import did_you_mean
@@ -264,14 +265,14 @@ def logs(
         if asset is not None:
             raise Invalid(f"{run!r} is not a run", hint="write servo logs RUN ASSET")
         run, asset = None, run
-    row = _newest_run(workspace, run, asset)
+    reader = workspace.read.orchestration()
+    row = _newest_run(reader, run, asset)
     if not session.json:
         render.say(f"run {row.run_id} {run_state(row).plain}, {render.cell(row.created_at)}", "dim")
-    show_logs(session, workspace, row, asset, partition, attempt, follow=follow)
+    show_logs(session, workspace, reader, row, asset, partition, attempt, follow=follow)
 
 
-def _newest_run(workspace: Workspace, run: str | None, asset: str | None) -> RunRow:
-    reader = workspace.read.orchestration()
+def _newest_run(reader: OrchestrationReader, run: str | None, asset: str | None) -> RunRow:
     if run is not None:
         return reader.find_run(run)
     key = (asset or "").partition("[")[0]

@@ -35,7 +35,7 @@ export const NAVIGATION: { title: string; entries: NavigationEntry[] }[] = [
     entries: [
       { title: "Contracts", to: "/contracts", icon: FileCheck2, permission: "assets.read", keys: "c" },
       { title: "Costs", to: "/costs", icon: Coins, permission: "runs.read", keys: "$" },
-      { title: "Audit", to: "/audit", icon: ScrollText, permission: "audit.read", keys: "l" },
+      { title: "Audit", to: "/audit", icon: ScrollText, permission: "audit.read", keys: "d" },
       { title: "Settings", to: "/settings", icon: Settings, permission: "runs.read", keys: "," },
     ],
   },

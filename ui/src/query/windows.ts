@@ -1,5 +1,5 @@
 /** A list of any length by windows: only those in sight are asked for. */
-import { keepPreviousData, useQueries } from "@tanstack/react-query";
+import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { useCan } from "../api/permissions";
 import { useMoment, useWorkspace } from "../api/workspace";
@@ -26,28 +26,28 @@ export function useWindows<T extends { total: number }>(name: string, sql: strin
   const [range, setRange] = useState<[number, number]>([0, 0]);
   const first = Math.floor(range[0] / SIZE);
   const last = Math.min(first + 2, Math.floor(range[1] / SIZE));
-  const places = [...new Set([0, ...Array.from({ length: last - first + 1 }, (_, index) => first + index)])];
-  const results = useQueries({
-    queries: places.map((place) => ({
-      queryKey: ["window", at.tenant, at.workspace, name, parameters, moment.generation, place],
-      queryFn: async ({ signal }: { signal: AbortSignal }) => {
-        const text = fill(sql, { ...parameters, limit: SIZE, offset: place * SIZE });
-        return objects<T>(await ask(at, text, moment.generation, SIZE, inBrowser, { lines, signal }));
-      },
-      enabled: moment.generation !== undefined,
-      staleTime: Infinity,
-      placeholderData: place === 0 ? keepPreviousData : undefined,
-      retry: false,
-    })),
+  const places = Array.from({ length: last - first + 1 }, (_, index) => first + index).filter((place) => place > 0);
+  const query = (place: number) => ({
+    queryKey: ["window", at.tenant, at.workspace, name, parameters, moment.generation, place],
+    queryFn: async ({ signal }: { signal: AbortSignal }) => {
+      const text = fill(sql, { ...parameters, limit: SIZE, offset: place * SIZE });
+      return objects<T>(await ask(at, text, moment.generation, SIZE, inBrowser, { lines, signal }));
+    },
+    enabled: moment.generation !== undefined,
+    staleTime: Infinity,
+    retry: false,
   });
-  const windows = new Map(places.map((place, index) => [place, results[index]?.data]));
+  // By itself: `useQueries` has no previous data for a key that it has not seen, and the list would blink.
+  const top = useQuery({ ...query(0), placeholderData: keepPreviousData });
+  const results = useQueries({ queries: places.map(query) });
+  const windows = new Map([[0, top.data], ...places.map((place, index) => [place, results[index]?.data] as const)]);
   const onRange = useCallback((from: number, to: number) => setRange([from, to]), []);
   return {
     count: windows.get(0)?.[0]?.total ?? 0,
     row: (index) => windows.get(Math.floor(index / SIZE))?.[index % SIZE],
     onRange,
-    error: results.find((each) => each.error)?.error ?? null,
-    isPending: results[0]?.data === undefined,
-    isFetching: results.some((each) => each.isFetching),
+    error: [top, ...results].find((each) => each.error)?.error ?? null,
+    isPending: top.data === undefined,
+    isFetching: [top, ...results].some((each) => each.isFetching),
   };
 }
