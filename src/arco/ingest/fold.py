@@ -169,15 +169,23 @@ def _succeeded(
     if now.state != "succeeded":
         return
     newest = rows.get(NEWEST_REPORTS, now.asset_id)
-    row = NewestReportRow(now.asset_id, now.report_id, now.times["state"])
-    key = (row.reported_at, row.report_id)
-    if newest is not None and key < (newest.reported_at, newest.report_id):
-        return
-    yield Put(NEWEST_REPORTS, row)
-    is_new = newest is None or newest.report_id != row.report_id or before is None
-    if (now.rows is not None or now.bytes is not None) and (
-        is_new or before is None or _sizes(before) != _sizes(now)
-    ):
+    edges = _edges.decode(now.column_edges)
+    key = (now.times["state"], now.report_id)
+    is_newest = newest is None or key >= (newest.reported_at, newest.report_id)
+    tells_lineage = bool(now.input_ids or edges) and (
+        newest is None or newest.lineage_at is None or key >= (newest.lineage_at, newest.lineage_id)
+    )
+    row = newest or NewestReportRow(now.asset_id, now.report_id, now.times["state"])
+    if is_newest:
+        row = msgspec.structs.replace(row, report_id=now.report_id, reported_at=now.times["state"])
+    if tells_lineage:
+        row = msgspec.structs.replace(row, lineage_id=now.report_id, lineage_at=now.times["state"])
+    if row != newest:
+        yield Put(NEWEST_REPORTS, row)
+    was_newest = newest is not None and newest.report_id == now.report_id
+    has_sizes = now.rows is not None or now.bytes is not None
+    is_told = was_newest and before is not None and _sizes(before) == _sizes(now)
+    if is_newest and has_sizes and not is_told:
         yield Emit(
             AssetObserved(
                 asset_id=now.asset_id,
@@ -186,8 +194,7 @@ def _succeeded(
                 files=now.files or 0,
             )
         )
-    edges = _edges.decode(now.column_edges)
-    if now.input_ids or edges:
+    if tells_lineage:
         yield Emit(
             LineageImported(
                 asset_id=now.asset_id,

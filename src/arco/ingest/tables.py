@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from arco.ingest.events import ReportState
 from arco.state.table import History, Row, Table
 
 KEPT_HOT = timedelta(days=30)
@@ -16,7 +17,7 @@ class ReportedOutputRow(Row, frozen=True):
     report_id: str
     asset_key: str
     partition_key: str
-    state: str
+    state: ReportState
     producer: str
     job: str
     rows: int | None
@@ -41,11 +42,15 @@ class ReportedOutputRow(Row, frozen=True):
 
 
 class NewestReportRow(Row, frozen=True):
-    """The output whose lineage counts: the newest that succeeded, by the time of its reports."""
+    """The newest output that succeeded, by the time of its reports."""
 
     asset_id: str
     report_id: str
     reported_at: datetime
+    lineage_id: str = ""
+    """The newest of those that say what was read: its lineage counts. A report of sizes alone does
+    not end it."""
+    lineage_at: datetime | None = None
 
 
 REPORTED_OUTPUTS = Table(

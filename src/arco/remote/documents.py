@@ -2321,6 +2321,8 @@ class SearchMatchJson(TypedDict):
 class SecretRefJson(TypedDict):
     provider: str
     path: str
+    version: NotRequired[str]
+    field: NotRequired[str]
 
 
 class SelectionBodyJson(TypedDict):
