@@ -473,7 +473,9 @@ def test_nobody_decides_twice(log: Log, first: bool, second: bool) -> None:
     assert log.add(decided("m1", second)) == "decided_already"
     assert log.state() == before
     assert log.ended == [
-        HoldEnded(asset_id="A", asset="sales.orders", materialization_id="m1", approved=first)
+        HoldEnded(
+            asset_id="A", asset="sales.orders", materialization_id="m1", approved=first, position=1
+        )
     ]
 
 
