@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from arco.app import Workspace
 from arco.errors import Corrupt, Invalid, Unavailable
 from arco.storage.cloud import CloudStore, Option
 from arco.storage.local import LocalStore
@@ -62,10 +63,15 @@ def test_secret_is_not_shown() -> None:
     assert "planted-secret" not in f"{store!r} {store} {store.url}"
 
 
-@pytest.mark.parametrize("url", ["", "ftp://host/x", "file://", "http://host"])
+@pytest.mark.parametrize("url", ["", "ftp://host/x", "file://"])
 def test_unknown_url_says_what_is_known(url: str) -> None:
     with pytest.raises(Invalid, match="s3://"):
         open_store(url)
+
+
+def test_a_server_is_no_store_of_a_workspace() -> None:
+    with pytest.raises(Invalid, match="is a server, not a store"):
+        Workspace.open("https://host", "default", "main")
 
 
 def test_unknown_option_is_refused(tmp_path: Path) -> None:

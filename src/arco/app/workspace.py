@@ -14,6 +14,7 @@ from arco.app.reading import Reading
 from arco.app.runtime import Runtime
 from arco.app.upkeep import Upkeep
 from arco.clock import Clock, MovedClock, SystemClock
+from arco.errors import Invalid
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committer
 from arco.log.head import AGE_GATE, Manifests
@@ -128,6 +129,11 @@ class Workspace:
         `options` go to the store's client; by default it asks the environment. The store's
         clock moves with a `MovedClock`.
         """
+        if url.startswith(("http://", "https://")):
+            raise Invalid(
+                f"{url} is a server, not a store",
+                hint=f"set ARCO_API={url} and ARCO_TOKEN instead of a store",
+            )
         store = open_store(url, **(options or {}))
         if isinstance(clock, MovedClock):
             store = MovedStore(store, clock)
