@@ -79,6 +79,9 @@ def test_a_project_is_deployed_and_commands_have_their_effect(both: Both) -> Non
     assert api.error("catalog", "asset", "show", "ops.nothing", code=3)["kind"] == "not_found"
 
 
+pytestmark = pytest.mark.xdist_group("cli_api")
+"""The reads are of what the first test deploys."""
+
 READS = (
     ("catalog", "asset", "show", "sales.orders"),
     ("deployments",),
