@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from pathlib import Path
@@ -42,4 +43,8 @@ def check_golden(name: str, text: str) -> None:
     path = FOLDER / name
     if os.environ.get("ARCO_UPDATE_GOLDEN"):
         path.write_text(text, "utf-8")
-    assert path.read_text("utf-8") == text, f"{name}: see tests/e2e/test_cli_help.py to update it"
+    expected = path.read_text("utf-8")
+    if expected != text:
+        lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), "golden", "now", n=1)
+        hint = "ARCO_UPDATE_GOLDEN=1 writes it anew"
+        raise AssertionError("\n".join([f"{name} differs; {hint}", *lines]))

@@ -197,3 +197,22 @@ def test_what_is_no_request_is_refused(attacked: Attacked, text: bytes) -> None:
         answer = all_of(client)
     assert not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 5"))
     assert attacked.answers()
+
+
+def test_more_connections_than_allowed_are_told_and_others_are_kept(
+    attacked: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS", 20)
+    monkeypatch.setattr(connections, "HEAD_S", 30.0)
+    opened = [attacked.connect() for _ in range(60)]
+    try:
+        assert b" 503 " in all_of(opened[-1])
+        opened[0].sendall(attacked.head())
+        assert opened[0].recv(4096).startswith(b"HTTP/1.1 200")
+    finally:
+        for client in opened:
+            client.close()
+    deadline = time.monotonic() + 30
+    while not attacked.answers():
+        assert time.monotonic() < deadline, "places of closed connections are not free"
+        time.sleep(0.05)

@@ -36,6 +36,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_head_alone = True
         self._is_reading_message = False
         self._timer: TimerHandle | None = None
+        # Its own timer: the headers of the next request must not end the wait for a stalled answer.
+        self._stalled_timer: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,6 +48,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._disarm_stalled()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -82,11 +85,12 @@ class BoundedHttp(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._arm(STALLED_S, self.transport.abort)
+        self._disarm_stalled()
+        self._stalled_timer = self.loop.call_later(STALLED_S, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._disarm()
+        self._disarm_stalled()
 
     def _too_slow(self) -> None:
         if not self.transport.is_closing():
@@ -106,3 +110,8 @@ class BoundedHttp(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _disarm_stalled(self) -> None:
+        if self._stalled_timer is not None:
+            self._stalled_timer.cancel()
+            self._stalled_timer = None
