@@ -19,7 +19,7 @@ from arco.security.audit import GENESIS, chained, hash_of, request_text
 from arco.security.audit_verify import Anchor, AuditProblem, AuditReport, verify_audit
 from arco.security.caller import Caller, Grant, Scope
 from arco.security.denials import MAX_FACTS, WINDOW, DenialLog
-from arco.security.events import AccessDenied, ApiKeyCreated
+from arco.security.events import AccessDenied, ApiKeyCreated, SecretRead
 from arco.security.permissions import Role
 from arco.security.reader import AuditFilter
 from arco.security.tables import AUDIT, AUDIT_HEAD, CHAIN, KEPT_HOT, AuditRow
@@ -459,3 +459,36 @@ def test_a_hash_is_over_canonical_json(history: Workspace) -> None:
     }
     event = canonical.encode({**event_fields, "recorded_at": second.recorded_at.isoformat()})
     assert second.hash == hashlib.sha256(first.hash.encode() + event).hexdigest()
+
+
+def test_a_read_of_a_secret_is_seen_where_its_asset_is(w: Workspace) -> None:
+    read = SecretRead(
+        reference="env:A",
+        provider="env",
+        name="a",
+        worker_id="box",
+        asset="sales.orders",
+        run_id="r",
+        task_id="t",
+        attempt=1,
+        attempt_id="a",
+    )
+    of_sensor = SecretRead(
+        reference="env:A", provider="env", name="a", worker_id="box", sensor_id="main/poll"
+    )
+    missing = replace(read, asset="hr.people", code="secret.missing")
+    w.ledger.append([read, of_sensor, missing])
+    w.writer.drain()
+    seen = w.read.security().audit(
+        AuditFilter(action="readsecret"), visible=Visible(frozenset({"sales"}))
+    )
+    assert [(row.resource_id, row.resource_name, row.outcome) for row in seen] == [
+        ("env:A", "sales.orders", "applied")
+    ]
+    by_worker = w.read.security().audit(AuditFilter(actor="box", resource="env:A"))
+    assert [(row.namespace, row.outcome, row.code) for row in by_worker[::-1]] == [
+        ("sales", "applied", ""),
+        ("", "applied", ""),
+        ("hr", "failed", "secret.missing"),
+    ]
+    assert verify(w).intact and verify(w).commands == 3

@@ -31,8 +31,8 @@ class AuditConditions(OptionGroup):
     actor: Annotated[
         str, option("NAME", "Only records of this actor: a name, an id or an address.", "--by")
     ] = ""
-    action: Annotated[str, option("NAME", "Only this action: TriggerRun, UpdateRoles, ….")] = ""
-    outcome: Annotated[str, option("NAME", "Only applied, refused or denied.")] = ""
+    action: Annotated[str, option("NAME", "Only this action: TriggerRun, ReadSecret, ….")] = ""
+    outcome: Annotated[str, option("NAME", "Only applied, refused, denied or failed.")] = ""
     resource: Annotated[str, option("NAME", "Only about this id or name.")] = ""
     namespace: Annotated[str, option("NAME", "Only about this namespace.")] = ""
     request: Annotated[str, option("ID", "Only of this request.")] = ""
@@ -56,11 +56,17 @@ class AuditConditions(OptionGroup):
 @command(
     app,
     "list",
-    example="servo audit list --action TriggerRun --since 3d\nservo audit list --outcome denied",
+    example=(
+        "servo audit list --action TriggerRun --since 3d\n"
+        "servo audit list --action ReadSecret --resource env:SHOP_TOKEN"
+    ),
     takes=["at"],
 )
 def list_(session: Session, conditions: AuditConditions, limit: Limit = 50) -> None:
-    """List records of commands and of calls that the API refused, newest first."""
+    """List records of commands, of calls that the API refused, and of secrets that were read.
+
+    The newest first.
+    """
     reader = session.open().read.security(session.at())
     rows = reader.audit(conditions.filter(session), limit=limit)
     if session.json:
@@ -77,7 +83,7 @@ def list_(session: Session, conditions: AuditConditions, limit: Limit = 50) -> N
             row.recorded_at,
             row.actor or None,
             row.action,
-            row.resource_name or row.resource_id or None,
+            _resource(row),
             (row.code and f"{row.outcome}: {row.code}") or row.outcome,
             row.address or row.actor_kind,
         )
@@ -167,6 +173,12 @@ def export(session: Session, conditions: AuditConditions) -> None:
     reader = session.open().read.security(session.at())
     for row in reader.audit_export(conditions.filter(session)):
         render.line(_plain(row))
+
+
+def _resource(row: AuditRow) -> str | None:
+    if row.resource_type == "secret":
+        return f"{row.resource_id} for {row.resource_name}"
+    return row.resource_name or row.resource_id or None
 
 
 def _plain(row: AuditRow) -> dict[str, object]:

@@ -26,8 +26,8 @@ from typing import Any, Final
 import msgspec
 
 from arco.log.envelope import Origin, Payload
-from arco.security.actions import described
-from arco.security.events import AccessDenied
+from arco.security.actions import Resource, described
+from arco.security.events import AccessDenied, SecretRead
 from arco.security.tables import AuditRow
 
 GENESIS: Final = ""
@@ -60,16 +60,20 @@ def record(
     idempotency_key: str,
     prev_hash: str,
 ) -> AuditRow:
-    """The record of a command that nothing has been decided about yet, or of a refusal."""
-    if isinstance(payload, AccessDenied):
-        action, outcome, code = "AccessDenied", "denied", payload.code
-        resource_type, resource_id = payload.resource_type, ""
-        name, namespace = payload.resource, payload.namespace
-    else:
-        outcome = code = ""
-        action, resource = described(payload)
-        resource_type, resource_id = resource.type, resource.id
-        name, namespace = resource.name, resource.namespace
+    """The record of a command that nothing has been decided about yet, or of a fact."""
+    outcome = code = ""
+    match payload:
+        case AccessDenied():
+            action, outcome, code = "AccessDenied", "denied", payload.code
+            resource = Resource(payload.resource_type, "", payload.resource, payload.namespace)
+        case SecretRead():
+            action, outcome, code = "ReadSecret", _read(payload), payload.code
+            reader, namespace = payload.asset or payload.sensor_id, payload.asset.partition(".")[0]
+            resource = Resource("secret", payload.reference, reader, namespace)
+            actor = actor or f"worker:{payload.worker_id}"
+            origin = origin or Origin(kind="worker", caller_id=payload.worker_id)
+        case _:
+            action, resource = described(payload)
     origin = origin or Origin()
     return chained(
         AuditRow(
@@ -85,10 +89,10 @@ def record(
             actor_kind=origin.kind or "local",
             actor_id=origin.caller_id or actor,
             email=origin.email,
-            namespace=namespace,
-            resource_type=resource_type,
-            resource_id=resource_id,
-            resource_name=name,
+            namespace=resource.namespace,
+            resource_type=resource.type,
+            resource_id=resource.id,
+            resource_name=resource.name,
             request_id=origin.request_id,
             address=origin.address,
             user_agent=origin.user_agent,
@@ -100,6 +104,10 @@ def record(
             seal="",
         )
     )
+
+
+def _read(secret: SecretRead) -> str:
+    return "failed" if secret.code else "applied"
 
 
 def chained(row: AuditRow) -> AuditRow:

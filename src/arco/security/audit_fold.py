@@ -1,4 +1,5 @@
-"""The fold of the audit log: every command that was admitted, and every refusal of the API.
+"""The fold of the audit log: every command that was admitted, every refusal of the API, and every
+secret that a worker read.
 
 Nothing has to remember to write a record. The stage takes the commands that the log has, what
 was decided about each, and the rows that the stages before it changed on them: those stages are
@@ -14,7 +15,7 @@ import msgspec
 
 from arco.log.envelope import Payload
 from arco.security.audit import GENESIS, bounded_text, chained, given, record, record_id, sealed
-from arco.security.events import AccessDenied, RowsChanged
+from arco.security.events import AUDITED_FACTS, RowsChanged
 from arco.security.tables import AUDIT, AUDIT_HEAD, CHAIN, AuditHeadRow, AuditRow
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
 from arco.state.system import Decided
@@ -49,7 +50,7 @@ def audit_stage(commands: Iterable[type[Payload]]) -> Stage:
         (AUDIT, AUDIT_HEAD),
         (
             *(On(command, one_key, _begin) for command in commands),
-            On(AccessDenied, one_key, _begin),
+            *(On(fact, one_key, _begin) for fact in AUDITED_FACTS),
             On(RowsChanged, one_key, _add_changes),
             On(Decided, one_key, _decide),
         ),

@@ -19,7 +19,7 @@ import msgspec
 from arco.errors import Corrupt, Invalid
 from arco.log.envelope import EventTypes, Recorded
 from arco.security.audit import GENESIS, chained, hash_of, record, record_id, seal_of
-from arco.security.events import AccessDenied
+from arco.security.events import AUDITED_FACTS
 from arco.security.reader import records_in_order
 from arco.security.tables import AUDIT, AUDIT_HEAD, CHAIN, AuditRow
 from arco.state.replay import Progress, read_log, segments, silent
@@ -63,7 +63,7 @@ class AuditReport(msgspec.Struct, frozen=True):
     head: str
     """As an anchor; empty if there is no record."""
     commands: int
-    """Admitted commands and refusals that the log has from the first record on."""
+    """Admitted commands, refusals and reads of secrets that the log has since the first record."""
     uncovered: int
     """Commands of before the first record: a rebuild records them too."""
     rollbacks: tuple[int, ...]
@@ -136,7 +136,7 @@ class _Verification:
     def _is_audited(self, recorded: Recorded) -> bool:
         """Whether there must be a record: of a command, once for each key within a day."""
         payload = recorded.payload
-        if payload is None or isinstance(payload, AccessDenied):
+        if payload is None or isinstance(payload, AUDITED_FACTS):
             return payload is not None
         if not payload.COMMAND:
             return False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from arco.errors import Unavailable
 from arco.security.api_keys import parse_key, verify_key
 from arco.security.caller import Caller, Grant
 from arco.security.directory import Directory
@@ -79,13 +80,20 @@ class KeyAuthenticator:
         key = parse_key(token)
         if key is None:
             return None
+        unavailable: Unavailable | None = None
         for source in self._directories.sources:
-            directory = self._directories.of(source)
+            try:
+                directory = self._directories.of(source)
+            except Unavailable as error:  # another workspace may have it
+                unavailable = error
+                continue
             row = directory.keys.get(key.key_id)
             if row is not None:
                 verified = verify_key(key, row, self._now())
                 self._used(source, verified)
                 return directory.key_caller(verified, source.tenant, source.name)
+        if unavailable is not None:
+            raise unavailable
         verify_key(key, None, self._now())
         return None
 

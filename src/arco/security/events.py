@@ -1,9 +1,11 @@
-"""What can happen to keys and roles, and what the API says of calls that it refused.
+"""What can happen to keys and roles, what the API says of calls that it refused, and which secrets
+workers have read.
 
 | category | events | who |
 |---|---|---|
 | commands | ApiKeyCreated, ApiKeyRevoked, RoleGranted, RoleRevoked, SessionEnded | people |
 | facts | ApiKeysUsed, AccessDenied | API servers |
+| facts | SecretRead | workers |
 | derived | KeyUsed, RowsChanged | the report of uses; every stage that folds a command |
 """
 
@@ -105,6 +107,28 @@ class AccessDenied(Payload, frozen=True, kw_only=True):
     """How many calls there were since the last such fact."""
 
 
+class SecretRead(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker has resolved a secret for an attempt or a sensor, or could not. It has no value."""
+
+    TYPE: ClassVar[str] = "security.secret_read"
+    reference: str
+    provider: str
+    name: str
+    """What the code calls it."""
+    worker_id: str
+    asset: str = ""
+    partition: str = ""
+    run_id: str = ""
+    task_id: str = ""
+    attempt: int = 0
+    attempt_id: str = ""
+    sensor_id: str = ""
+    code: str = ""
+    """Why it could not be resolved: `secret.missing`, …."""
+    count: int = 1
+    """For a sensor: how often, since the last such fact of this worker."""
+
+
 class RowsChanged(Payload, frozen=True, kw_only=True):
     """Derived: rows that a stage changed on a command, before and after."""
 
@@ -120,4 +144,6 @@ COMMANDS: tuple[type[SecurityCommand], ...] = (
     RoleRevoked,
     SessionEnded,
 )
-EVENTS: tuple[type[Payload], ...] = (*COMMANDS, ApiKeysUsed, AccessDenied)
+AUDITED_FACTS: tuple[type[Payload], ...] = (AccessDenied, SecretRead)
+"""What the audit log records besides commands."""
+EVENTS: tuple[type[Payload], ...] = (*COMMANDS, ApiKeysUsed, *AUDITED_FACTS)

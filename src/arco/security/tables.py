@@ -63,7 +63,10 @@ class EndedSessionRow(Row, frozen=True):
 
 
 class AuditRow(Row, frozen=True):
-    """One command or one refusal. `arco.security.audit` says what the hashes are made of."""
+    """One command, one refusal or one read of a secret.
+
+    `arco.security.audit` says what the hashes are made of.
+    """
 
     record_id: str
     """The position as text of 20 digits: records sort by it."""
@@ -74,7 +77,8 @@ class AuditRow(Row, frozen=True):
     command: str
     """The type of the event."""
     outcome: str
-    """applied, refused or denied; empty if the fold failed on the command."""
+    """applied, refused or denied; empty if the fold failed on the command. Of a read of a secret:
+    applied or failed."""
     code: str
     actor: str
     actor_kind: str

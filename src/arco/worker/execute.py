@@ -19,6 +19,7 @@ import msgspec
 from arco.automation.sensor_events import SensorEvaluated
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Error, Invalid, NotFound
+from arco.security.events import SecretRead
 from arco.spark.host import SparkHost
 from arco.storage import paths
 from arco.storage.http import HttpStore
@@ -35,6 +36,7 @@ from arco.worker.failures import Interrupted, classify, failed
 from arco.worker.output import TARGET_FILE_BYTES
 from arco.worker.pricing import Pricing
 from arco.worker.recordable import committed_result, failed_result
+from arco.worker.secret_log import SecretLog, secret_read
 from arco.worker.secrets import NO_REDACTION, Redactor, SecretRegistry
 from arco.worker.slots import SlotPool, slot_host
 from arco.worker.supervise import Control, Supervision
@@ -70,7 +72,7 @@ class Executor:
     """Runs the tasks of one workspace, each in a slot, for threads of the caller's.
 
     Without a signer every envelope of this workspace is believed: for a worker within
-    the dispatcher's own process.
+    the dispatcher's own process. Without a secret log nobody is told which secrets were read.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Executor:
         ids: Callable[[], str],
         worker_id: str,
         secrets: SecretRegistry | None = None,
+        secret_log: SecretLog | None = None,
         *,
         slots: int = 4,
         private: Callable[[], set[str]] = set,
@@ -104,6 +107,7 @@ class Executor:
         self._ids = ids
         self._worker_id = worker_id
         self._secrets = secrets or SecretRegistry()
+        self._secret_log = secret_log
         self._log_limit_bytes = log_limit_bytes
         self._log_interval_s = log_interval_s
         self._spark = spark
@@ -217,7 +221,7 @@ class Executor:
             raise Interrupted()
         self._check_spark(request)
         access = self._access(request)
-        secrets = self._resolved(request, log)
+        secrets = self._resolved(request, control, log)
         needs_code = request.sensor is None or request.sensor.has_function
         artifact = request.code.artifact if needs_code else ""
         with self._artifacts.using(artifact) if needs_code else contextlib.nullcontext():
@@ -252,7 +256,7 @@ class Executor:
                 "there; or run it on a worker that has access to the store",
             )
 
-    def _resolved(self, request: TaskRequest, log: LogCapture) -> dict[str, str]:
+    def _resolved(self, request: TaskRequest, control: Control, log: LogCapture) -> dict[str, str]:
         """The task's secrets: from here on its log is redacted. No other task's slot has them."""
         if self._private is not None:
             self._slots.hide(self._private())
@@ -260,7 +264,17 @@ class Executor:
         if not request.secrets:
             return {}
         self._slots.hide({r.path for r in request.secrets.values() if r.provider == "env"})
-        secrets = dict(self._secrets.resolve(request.secrets))
+        reads: list[SecretRead] = []
+        try:
+            secrets = dict(
+                self._secrets.resolve(
+                    request.secrets,
+                    lambda *read: reads.append(secret_read(request, self._worker_id, *read)),
+                )
+            )
+        finally:
+            if self._secret_log is not None:
+                self._secret_log.record(reads, control)
         log.redact = Redactor(secrets.values())
         return secrets
 

@@ -32,6 +32,10 @@ MIN_CASELESS_LENGTH: Final = 8
 Scalar = str | int | bool | None
 
 
+OnRead = Callable[[str, SecretRef, str], None]
+"""A secret's name, its reference, and the code of the failure; empty if there is a value."""
+
+
 class SecretProvider(Protocol):
     def resolve(self, ref: SecretRef) -> str:
         """The secret's value, all of it: `SecretRegistry` takes a field of it.
@@ -104,9 +108,22 @@ class SecretRegistry:
         self._providers.update(providers or {})
         self._lock = threading.Lock()
 
-    def resolve(self, refs: Mapping[str, SecretRef]) -> SecretValues:
-        """Every secret, or TaskFailed that names the reference."""
-        return SecretValues({name: self._resolve(name, ref) for name, ref in refs.items()})
+    def resolve(
+        self, refs: Mapping[str, SecretRef], on_read: OnRead = lambda name, ref, code: None
+    ) -> SecretValues:
+        """Every secret, or TaskFailed that names the first reference that is none.
+
+        `on_read` is told of each that was asked for.
+        """
+        values: dict[str, str] = {}
+        for name, ref in refs.items():
+            try:
+                values[name] = self._resolve(name, ref)
+            except TaskFailed as failure:
+                on_read(name, ref, failure.info.code)
+                raise
+            on_read(name, ref, "")
+        return SecretValues(values)
 
     def _provider(self, name: str) -> SecretProvider | None:
         with self._lock:

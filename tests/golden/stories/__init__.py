@@ -15,7 +15,7 @@ from tests.golden.stories.imports import imported
 from tests.golden.stories.ingest import reported
 from tests.golden.stories.partition_keys import keys_removed
 from tests.golden.stories.runs import damaged, newest, quarantined, run_by_chance
-from tests.golden.stories.security import guarded, logged_out
+from tests.golden.stories.security import guarded, logged_out, secrets_read
 from tests.golden.stories.watching import aged, sensed
 from tests.kit.runs import Folding
 
@@ -41,11 +41,13 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "schemas": schemas,
     "removed_partition_keys": keys_removed,
     "security": guarded,
+    "secrets_read": secrets_read,
     "sessions": logged_out,
     "costs": billed,
     "contracts": promised,
     "held_partitions": held,
     "imports": imported,
     "columns_taken_back": quarantined,
+    "columns_of_counting_versions": quarantined,
     "reports": reported,
 }

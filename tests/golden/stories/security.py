@@ -15,6 +15,7 @@ from arco.security.events import (
     KeyUse,
     RoleGranted,
     RoleRevoked,
+    SecretRead,
     SessionEnded,
 )
 from arco.security.permissions import Role
@@ -75,4 +76,37 @@ def logged_out() -> Log:
     log.add(SessionEnded(session_id="s-1", subject="sub-7", ends_at=first))
     log.wait(86_400)
     log.add(SessionEnded(session_id="s-2", subject="sub-7", ends_at=second))
+    return log
+
+
+def secrets_read() -> Log:
+    """Secrets that were read for an attempt and a sensor, by people's and by other workers."""
+    log = Log()
+    read = SecretRead(
+        reference="vault:secret/shop/db?version=3#password",
+        provider="vault",
+        name="db",
+        worker_id="box",
+        asset="sales.orders",
+        partition="date=d:2026-01-01",
+        run_id="run-1",
+        task_id="task-1",
+        attempt=2,
+        attempt_id="attempt-1",
+    )
+    log.do(read, actor="ann")
+    missing = msgspec.structs.replace(
+        read, reference="env:DB", provider="env", code="secret.missing"
+    )
+    log.do(missing, actor="")
+    log.do(
+        SecretRead(
+            reference="env:MAIL",
+            provider="env",
+            name="mail",
+            worker_id="box",
+            sensor_id="main/poll",
+            count=118,
+        )
+    )
     return log

@@ -11,15 +11,18 @@ import { useSetSearch } from "../layout/link";
 
 const route = getRouteApi("/w/$tenant/$workspace/audit");
 type Row = Schemas["AuditRow"];
-const OUTCOMES = [["", "Every outcome"], ["applied", "Applied"], ["refused", "Refused"], ["denied", "Denied"]] as const;
+const OUTCOMES = [["", "Every outcome"], ["applied", "Applied"], ["refused", "Refused"], ["denied", "Denied"], ["failed", "Failed"]] as const;
 const SINCE = [["", "Any time"], ["24h", "Last day"], ["7d", "Last week"], ["30d", "Last month"]] as const;
-const TONE: Record<string, string> = { applied: "GOOD", refused: "REFUSED", denied: "REJECTED" };
+const TONE: Record<string, string> = { applied: "GOOD", refused: "REFUSED", denied: "REJECTED", failed: "FAILED" };
+
+/** A record about a secret names it, and the asset or sensor that it was read for. */
+const resource = (row: Row) => (row.resource_type === "secret" ? `${row.resource_id} for ${row.resource_name}` : row.resource_name || row.resource_id);
 
 const COLUMNS: GridColumn<Row>[] = [
   { name: "record", title: "Record", width: "76px", num: true, cell: (row) => Number(row.record_id) },
   { name: "outcome", title: "Outcome", width: "104px", cell: (row) => <State state={TONE[row.outcome] ?? "UNKNOWN"} text={row.outcome} /> },
   { name: "action", title: "Action", width: "minmax(150px, 1.4fr)", cell: (row) => <Name>{row.action}</Name> },
-  { name: "resource", title: "Of", width: "minmax(160px, 2fr)", cell: (row) => <Name mono>{row.resource_name || row.resource_id}</Name> },
+  { name: "resource", title: "Of", width: "minmax(160px, 2fr)", cell: (row) => <Name mono>{resource(row)}</Name> },
   { name: "actor", title: "By", width: "minmax(130px, 1.4fr)", cell: (row) => <Name>{row.actor}</Name> },
   { name: "address", title: "From", width: "120px", cell: (row) => <span className="muted"><Name mono>{row.address || "–"}</Name></span> },
   { name: "when", title: "When", width: "90px", num: true, cell: (row) => <Time at={row.recorded_at} /> },
@@ -35,7 +38,7 @@ export function AuditPage() {
   const onRange = useCallback((_: number, last: number) => { if (hasMore && last > items.length - 60) more(); }, [hasMore, items.length, more]);
   const chosen = items.find((row) => row.record_id === search.record);
   return (
-    <Page full title="Audit" lead={<>Every change and every refused call, derived from the log and chained by hashes. <code>servo audit verify</code> compares all of it.</>}>
+    <Page full title="Audit" lead={<>Every change, every refused call and every secret that was read, derived from the log and chained by hashes. <code>servo audit verify</code> compares all of it.</>}>
       <div className="toolbar">
         <SearchField label="Actor" value={search.actor ?? ""} onChange={(actor) => set({ actor: actor || undefined })} />
         <SearchField label="Action, for example TriggerRun" value={search.action ?? ""} onChange={(action) => set({ action: action || undefined })} />
@@ -58,7 +61,7 @@ export function AuditPage() {
 
 function AuditRecord({ row, onClose }: { row: Row; onClose: () => void }) {
   return (
-    <Panel title={<><Name>{row.action}</Name> <Name mono>{row.resource_name || row.resource_id}</Name></>} actions={<button type="button" className="button quiet" onClick={onClose}>Close</button>}>
+    <Panel title={<><Name>{row.action}</Name> <Name mono>{resource(row)}</Name></>} actions={<button type="button" className="button quiet" onClick={onClose}>Close</button>}>
       <dl className="properties">
         <dt>Outcome</dt><dd>{row.outcome} <span className="muted"><Name>{row.code}</Name></span></dd>
         <dt>By</dt><dd><Name>{row.actor}</Name> <span className="muted">{row.actor_kind} <Name>{row.email}</Name></span></dd>

@@ -1,0 +1,96 @@
+"""Which secrets a worker has read, on the way to the audit log.
+
+A value is handed over after the fact that it was read is durable: code that has a secret is in the
+log, whatever becomes of the worker. The fact goes with the attempt's start, in one batch.
+
+An evaluation of a sensor that finds nothing new writes nothing to the log, and most are such. So of
+a sensor's secret a worker tells the first read, then one each hour, with how often it was read in
+between. That number alone is lost with the worker.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from arco.clock import Clock
+from arco.security.events import SecretRead
+from arco.transport.reports import Reports
+from arco.worker.failures import Interrupted
+from arco.worker.supervise import POLL_S, Control
+from servo.contract.manifest import SecretRef
+from servo.contract.task import TaskRequest
+
+SENSOR_EVERY_S: Final = 3600.0
+REMEMBERED: Final = 10_000
+"""Secrets of sensors; one that is forgotten is told again."""
+
+_SensorSecret = tuple[str, str, str, str]
+
+
+def secret_read(
+    request: TaskRequest, worker_id: str, name: str, ref: SecretRef, code: str
+) -> SecretRead:
+    """The fact that a secret was resolved, or why it was not."""
+    if request.sensor is not None:
+        return SecretRead(
+            reference=str(ref),
+            provider=ref.provider,
+            name=name,
+            worker_id=worker_id,
+            sensor_id=request.sensor.sensor_id,
+            code=code,
+        )
+    return SecretRead(
+        reference=str(ref),
+        provider=ref.provider,
+        name=name,
+        worker_id=worker_id,
+        asset=request.asset,
+        partition=request.partition,
+        run_id=request.run_id,
+        task_id=request.task_id,
+        attempt=request.attempt,
+        attempt_id=request.attempt_id,
+        code=code,
+    )
+
+
+class SecretLog:
+    """Of one worker; shared by its threads."""
+
+    def __init__(self, reports: Reports, clock: Clock) -> None:
+        self._reports = reports
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._told: OrderedDict[_SensorSecret, tuple[float, int]] = OrderedDict()
+        """When a read by a sensor was told, and how often it was read since."""
+
+    def record(self, reads: Sequence[SecretRead], control: Control) -> None:
+        """Wait until the facts are in the log. Raises Interrupted if `control` ends it first."""
+        facts = [fact for read in reads if (fact := self._due(read)) is not None]
+        if not facts:
+            return
+        durable = threading.Event()
+        self._reports.submit(facts, done=durable.set)
+        while not durable.wait(POLL_S):
+            if control.cancelled():
+                raise Interrupted()
+
+    def _due(self, read: SecretRead) -> SecretRead | None:
+        """What is to be told now; None for a read that is counted in a later fact."""
+        if not read.sensor_id:
+            return read
+        key = (read.sensor_id, read.name, read.reference, read.code)
+        now = self._clock.monotonic()
+        with self._lock:
+            told_at, count = self._told.pop(key, (float("-inf"), 0))
+            is_due = now - told_at >= SENSOR_EVERY_S
+            self._told[key] = (now, 0) if is_due else (told_at, count + 1)
+            if len(self._told) > REMEMBERED:
+                self._told.popitem(last=False)
+        return replace(read, count=count + 1) if is_due else None
