@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -256,7 +257,18 @@ def test_an_edge_is_counted_once_for_each_output(given: list[Event]) -> None:
         if table.name == "asset_edge_metadata"
         for row in kept.rows(table)
     }
-    assert seen == counted
+    assert _of_targets(seen) == _of_targets(counted)
+    # Of an input that older outputs have by its key, what was seen is by its id once code says so.
+    declared = [each for e in given if isinstance(e, InputsDeclared) for each in e.inputs]
+    if all(each.key in ("", each.source) for each in declared):
+        assert seen == counted
+
+
+def _of_targets(by_edge: dict[tuple[str, str], int]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for (target, _), count in by_edge.items():
+        totals[target] += count
+    return totals
 
 
 @given(events)

@@ -173,7 +173,7 @@ def test_the_next_output_is_counted_and_changes_no_column() -> None:
     assert (was.position, now.position) == (1, 2)
     assert now.observed_at is not None
     moved = {"position": 2, "observed_at": now.observed_at, "materialization_id": "m2"}
-    assert msgspec.structs.replace(was, **moved) == now
+    assert msgspec.structs.replace(was, **moved, outputs=2) == now
 
 
 def test_a_newer_output_replaces_columns_on_both_ends() -> None:

@@ -321,6 +321,20 @@ def test_a_version_that_is_not_the_newest_changes_no_column() -> None:
     assert s.w.upkeep.rebuild(publish=False).same
 
 
+def test_a_superseded_version_that_is_held_does_not_come_back() -> None:
+    s = Story()
+    s.output(a="bigint", b="string", c="double")
+    s.read("a")
+    second = s.read("b")
+    third = s.read("c")
+    s.quarantine(second)
+    s.quarantine(third)
+    assert s.says() == {"a"}
+    s.release(second)
+    assert s.says() == {"b"}
+    assert s.w.upkeep.rebuild(publish=False).same
+
+
 def test_columns_stay_where_no_version_is_left() -> None:
     s = Story()
     s.output(a="bigint")

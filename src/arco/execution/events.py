@@ -120,6 +120,17 @@ class VersionWithdrawn(Payload, frozen=True, kw_only=True):
     previous_position: int = 0
 
 
+class SupersededHeld(Payload, frozen=True, kw_only=True):
+    """Derived: a good version that was not current was quarantined."""
+
+    TYPE: ClassVar[str] = "execution.superseded_held"
+    asset_id: str
+    partition: str
+    materialization_id: str
+    position: int
+    """Of the report that brought it."""
+
+
 class CostIncurred(Payload, frozen=True, kw_only=True):
     """Derived: an attempt, good or not, took something."""
 

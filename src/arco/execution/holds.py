@@ -18,6 +18,7 @@ from arco.execution.events import (
     HoldEnded,
     QuarantineDecided,
     RecordedVersion,
+    SupersededHeld,
     VersionQuarantined,
     VersionWithdrawn,
 )
@@ -156,8 +157,17 @@ def quarantine(rows: Rows, fact: Fact, e: VersionQuarantined) -> Iterator[Change
     yield Put(QUARANTINE, _hold(fact, e, row))
     if is_current:
         yield from _give_way(rows, fact, e, row, previous)
-    elif current is not None:
-        yield Put(PARTITIONS, current)  # who saw it before has not seen this
+    else:
+        if current is not None:
+            yield Put(PARTITIONS, current)  # who saw it before has not seen this
+        yield Emit(
+            SupersededHeld(
+                asset_id=row.asset_id,
+                partition=row.partition_key,
+                materialization_id=row.materialization_id,
+                position=row.position,
+            )
+        )
     yield applied(fact)
 
 

@@ -225,6 +225,19 @@ PARTITIONS = Table(
     group_rows=LOOKED_UP_GROUP,
 )
 CURRENT_VERSIONS = PARTITIONS.view(CurrentVersionRow)
+
+
+class PartitionLookRow(Row, frozen=True):
+    """What of a partition's status tells its state and its quality."""
+
+    asset_id: str
+    partition_key: str
+    status: PartitionStatus
+    current: str
+    last: str
+    error_code: str
+
+
 PARTITION_STATUS = Table(
     "execution",
     "partition_status",
@@ -240,6 +253,7 @@ PARTITION_STATUS = Table(
     },
     group_rows=LOOKED_UP_GROUP,
 )
+PARTITION_LOOKS = PARTITION_STATUS.view(PartitionLookRow)
 QUARANTINE = Table(
     "execution",
     "quarantine",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from msgspec import Struct
 from arco.catalog.events import Column
 from arco.errors import Invalid
 from arco.ingest.events import OutputReported, ReportedColumnEdge, ReportState
+from arco.times import utc
 from servo.contract.keys import AssetKey, check_name
 from servo.contract.task import CheckResult, Influence
 
@@ -148,7 +149,7 @@ def run_report(event: OpenLineageEvent) -> RunReport | None:
         job=_text(f"{event.job.namespace}/{event.job.name}"),
         producer=_text(event.producer),
         state=state,
-        reported_at=time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time,
+        reported_at=utc(time),
         message=_text(error.get("message")) if isinstance(error, dict) else "",
         inputs=[ReportedDataset(each.namespace, each.name) for each in event.inputs],
         outputs=[

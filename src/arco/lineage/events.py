@@ -48,13 +48,15 @@ class HeldLineageDecided(Payload, frozen=True, kw_only=True):
 
 
 class LineageWithdrawn(Payload, frozen=True, kw_only=True):
-    """Derived: a current version was quarantined by hand. The one before it is current, if there
-    is one."""
+    """Derived: a good version was quarantined by hand. If it was current, the one before it is
+    now, if there is one."""
 
     TYPE: ClassVar[str] = "lineage.withdrawn"
     asset_id: str
     partition: str
     materialization_id: str
+    position: int = 0
+    """Of the report that brought it."""
     previous_id: str = ""
     previous_position: int = 0
 

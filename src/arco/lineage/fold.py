@@ -56,7 +56,7 @@ from arco.lineage.tables import (
     TopologyRow,
     UseRow,
 )
-from arco.lineage.withdrawals import keep_state, release, withdraw
+from arco.lineage.withdrawals import count_late, keep_state, release, withdraw
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from servo.contract.identity import edge_id
@@ -108,11 +108,13 @@ def _record(
     newest = rows.get(COVERAGE, recorded.asset_id)
     if newest is None and not reads and not recorded.lineage.columns:
         return  # it never came from anywhere, and there is nothing to forget
-    is_newest = newest is None or newest.position <= fact.position
+    is_newest = newest is None or newest.position <= fact.position or newest.is_withdrawn
     for ref in reads:
         yield from _seen(rows, fact, recorded, ref, is_newest)
     if is_newest:
         yield from _depend(rows, fact, recorded, reads, named_at)
+    else:
+        yield from count_late(rows, fact, recorded)
 
 
 def _depend(
@@ -150,7 +152,10 @@ def _depend(
     coverage = coverage_of(rows, fact, recorded, is_silent=bool(sources and not reads))
     if coverage.observed_at == fact.received_at:
         coverage = msgspec.structs.replace(coverage, named_at=named_at)
-    yield from keep_state(rows, fact, recorded, existing, columns, coverage)
+    is_late = named_at is not None
+    kept_states = keep_state(rows, fact, recorded, existing, columns, coverage, is_late=is_late)
+    coverage = kept_states.coverage
+    yield from kept_states.changes
     yield from replaced(existing, columns)
     yield Put(COVERAGE, coverage)
     yield from uses_changed(

@@ -71,5 +71,7 @@ def coverage_of(
         observed_at=row.observed_at,
         named_at=None,
         materialization_id=row.materialization_id,
+        state_position=row.state_position,
+        outputs=row.outputs,
     )
     return since if since == same else row

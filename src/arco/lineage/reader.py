@@ -322,6 +322,12 @@ class LineageReader:
                         target = self._node(use, "target", use.target, use.target_column)
                         yield _link(distance, node, target, use)
 
+    def ends(self, use: tables.UseRow, source: str) -> tuple[Node, Node]:
+        """The columns at the ends of a row by today's names; its source is this asset."""
+        source_column = self._column(use, "source", source, use.source_column)
+        target_column = self._column(use, "target", use.target, use.target_column)
+        return Node(source, source_column), Node(use.target, target_column)
+
     def _node(
         self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str, column: str
     ) -> Node:

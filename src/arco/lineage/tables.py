@@ -132,6 +132,15 @@ class CoverageRow(Row, frozen=True):
     """That output."""
     named_at: datetime | None = None
     """When it was reported, if it was held back and counts since later."""
+    state_position: int = 0
+    """The position of the `ColumnStateRow` that holds; 0 in rows from before this was kept."""
+    outputs: int = 0
+    """How many outputs that count have said it."""
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether no output that counts says it: all were taken back."""
+        return bool(self.state_position) and not self.outputs
 
     @property
     def names_of(self) -> datetime | None:
@@ -156,6 +165,8 @@ class ColumnStateRow(Row, frozen=True):
     coverage: str
     """`CoverageRow`, as JSON."""
     since: datetime
+    outputs: int | None = None
+    """How many outputs that count have said it, while another state holds; None: some."""
 
 
 class HeldRow(Row, frozen=True):

@@ -11,7 +11,13 @@ from typing import ClassVar, Literal
 
 from arco.catalog.contract_events import ContractEvaluated
 from arco.catalog.schema_events import HeldSchemaDecided, SchemaObserved, SchemaWithdrawn
-from arco.execution.events import CostIncurred, HoldEnded, OutputRecorded, VersionWithdrawn
+from arco.execution.events import (
+    CostIncurred,
+    HoldEnded,
+    OutputRecorded,
+    SupersededHeld,
+    VersionWithdrawn,
+)
 from arco.lineage.events import HeldLineageDecided, LineageRecorded, LineageWithdrawn
 from arco.log.envelope import Payload
 from arco.orchestration.events import RefusalCode
@@ -248,6 +254,7 @@ def _withdraw(rows: Rows, fact: Fact, e: VersionWithdrawn) -> Iterator[Emit]:
             asset_id=e.asset_id,
             partition=e.partition,
             materialization_id=e.materialization_id,
+            position=e.position,
             previous_id=e.previous_id,
             previous_position=e.previous_position,
         )
@@ -267,6 +274,17 @@ def _withdraw(rows: Rows, fact: Fact, e: VersionWithdrawn) -> Iterator[Emit]:
         )
 
 
+def _withdraw_superseded(rows: Rows, fact: Fact, e: SupersededHeld) -> Iterator[Emit]:
+    yield Emit(
+        LineageWithdrawn(
+            asset_id=e.asset_id,
+            partition=e.partition,
+            materialization_id=e.materialization_id,
+            position=e.position,
+        )
+    )
+
+
 DECISIONS = Stage(
     "decisions",
     (),
@@ -274,6 +292,7 @@ DECISIONS = Stage(
         On(HoldEnded, lambda fact, e: e.asset_id, _decide_hold),
         On(OutputRecorded, lambda fact, e: e.materialization.asset_id, _observe_schema),
         On(VersionWithdrawn, lambda fact, e: e.asset_id, _withdraw),
+        On(SupersededHeld, lambda fact, e: e.asset_id, _withdraw_superseded),
     ],
 )
 """Between outputs and the domains that follow: what outputs have, and what was decided of them."""
