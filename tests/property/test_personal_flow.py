@@ -1,14 +1,25 @@
-"""Personal data flows as a naive closure of all paths says."""
+"""Personal data flows as a naive closure of all paths says, and is found wherever it flows."""
 
 from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arco.app import Workspace
+from arco.catalog.events import Column
+from arco.errors import Error
 from arco.lineage.personal_flow import LEVELS, SENSITIVITY, OwnLabel, labels_of, way_of
 from arco.lineage.reader import Link, Node
+from arco.orchestration.personal_data import PersonalDataReader
+from arco.search.reader import SearchReader
 from servo.contract.task import DIRECT
+from tests.kit.clocks import SimClock
 from tests.kit.depth import examples
+from tests.kit.workspace import make_workspace
 
 NODES = [Node("n.a", c) for c in "xy"] + [Node("n.b", c) for c in "xy"] + [Node("n.c", "x")]
 links = st.lists(
@@ -85,3 +96,62 @@ def test_labels_are_those_of_all_paths(edges: list[Link], own: dict[Node, OwnLab
             start = own[way[0].source]
             assert (start.sensitivity if kind == SENSITIVITY else start.pii) not in ("", "none")
             assert [a.target for a in way[:-1]] == [b.source for b in way[1:]]
+
+
+columns = st.sampled_from(NODES)
+steps = st.one_of(
+    st.tuples(st.just("edge"), columns, columns, st.booleans()),
+    st.tuples(st.just("say"), columns, st.sampled_from(["email", "name", "none", ""])),
+    st.tuples(st.just("rename column"), columns, st.sampled_from("vw")),
+    st.tuples(st.just("rename asset"), columns, st.sampled_from("pq")),
+)
+
+
+class NamedColumns:
+    """Columns by the names that they had at first."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.w: Workspace = make_workspace(clock=self.clock)
+        self._assets = {node.asset: node.asset for node in NODES}
+        self._columns = {node: node.column for node in NODES}
+        self.w.commands.catalog.create_namespace("n")
+        for asset in self._assets:
+            names = [Column(name=n.column, type="string") for n in NODES if n.asset == asset]
+            self.w.commands.catalog.create_asset(asset, columns=names)
+
+    def now(self, node: Node) -> Node:
+        return Node(self._assets[node.asset], self._columns[node])
+
+    def do(self, step: tuple[Any, ...]) -> None:
+        """Take a step, unless a rule of the catalog refuses it."""
+        self.clock.advance(timedelta(minutes=1))
+        catalog, lineage, node = self.w.commands.catalog, self.w.commands.lineage, self.now(step[1])
+        with contextlib.suppress(Error):
+            match step:
+                case "edge", _, target, masked:
+                    lineage.add(node, self.now(target), masked=masked)
+                case "say", _, pii:
+                    catalog.update_column(*node, pii=pii)
+                case "rename column", first, name:
+                    catalog.update_column(*node, name=name)
+                    self._columns[first] = name
+                case "rename asset", first, name:
+                    catalog.rename_asset(node.asset, name)
+                    self._assets[first.asset] = f"n.{name}"
+
+
+@given(st.lists(steps, min_size=3, max_size=10))
+@settings(max_examples=examples(15))
+def test_a_search_and_the_list_have_what_each_column_says(taken: list[tuple[Any, ...]]) -> None:
+    named = NamedColumns()
+    for step in taken:
+        named.do(step)
+    snapshot = named.w.read.snapshot()
+    reader = PersonalDataReader(snapshot)
+    labels = {node: reader.explain(*node).label for node in map(named.now, NODES)}
+    listed = {Node(each.asset, each.column): set(each.pii) for each in reader.everything()}
+    assert listed == {node: label.pii for node, label in labels.items() if label}
+    hits = SearchReader(snapshot).search("has:pii").hits
+    found = {Node(hit.asset, match.text) for hit in hits for match in hit.matches}
+    assert found == {node for node, label in labels.items() if label.pii}

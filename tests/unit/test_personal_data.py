@@ -16,6 +16,8 @@ from arco.lineage.events import LineageRecorded
 from arco.lineage.reader import Node
 from arco.orchestration.catalog_names import CatalogNames
 from arco.orchestration.personal_data import PersonalColumn, PersonalDataReader
+from arco.search.reader import SearchReader
+from arco.state.snapshot import Generation
 from arco.worker.personal_check import personal_data_check
 from servo.contract.keys import AssetKey
 from servo.contract.manifest import ColumnDef
@@ -76,6 +78,29 @@ def test_personal_data_reaches_what_its_values_flow_into(w: Workspace) -> None:
     ]
     assert [c.asset for c in read(w).everything("raw")] == ["raw.people"]
     assert set(read(w).columns("mart.people")) == {"contact", "hash"}
+
+
+def found(w: Workspace, query: str, generation: int | None = None) -> dict[str, list[str]]:
+    """The assets that a search finds, and the columns for which it does."""
+    at = None if generation is None else Generation(generation)
+    hits = SearchReader(w.read.snapshot(at)).search(query).hits
+    return {hit.asset: [m.text for m in hit.matches if m.how == "filter"] for hit in hits}
+
+
+def test_a_search_finds_personal_data_that_flowed_there(w: Workspace, clock: SimClock) -> None:
+    everywhere = {"raw.people": ["mail"], "mart.people": ["contact"], "mart.stats": ["contact"]}
+    assert found(w, "has:pii") == everywhere
+    assert found(w, "stats has:pii namespace:mart") == {"mart.stats": ["contact"]}
+    generation = w.read.snapshot().generation
+    w.commands.catalog.update_column("mart.people", "contact", pii="none")
+    assert found(w, "has:pii") == {"raw.people": ["mail"]}, "a person's word stops it"
+    w.commands.catalog.update_column("mart.people", "hash", pii="custom:pseudonym")
+    assert found(w, "has:pii namespace:mart") == {"mart.people": ["hash"]}
+    assert found(w, "has:pii", generation) == everywhere
+    clock.advance(HOUR)
+    w.commands.catalog.update_column("mart.people", "contact", pii="", name="address")
+    w.commands.catalog.rename_asset("raw.people", "persons")
+    assert found(w, "has:pii")["mart.stats"] == ["contact"], "renames stop nothing"
 
 
 def test_an_explanation_has_the_way_and_where_it_stopped(w: Workspace) -> None:

@@ -15,12 +15,12 @@ that its caller named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
 
-from arco.catalog import contract_fold, governance_fold
+from arco.catalog import contract_fold, governance_fold, observations
 from arco.catalog.column_rows import column_id, new_column, put_column
 from arco.catalog.contract_events import (
     ContractSet,
@@ -37,7 +37,6 @@ from arco.catalog.events import (
     AssetLeft,
     AssetMoved,
     AssetNotice,
-    AssetObserved,
     AssetReleased,
     AssetRenamed,
     AssetReturned,
@@ -87,14 +86,12 @@ from arco.catalog.schema_tables import COLUMN_RENAMES, SCHEMA_TABLES, ColumnRena
 from arco.catalog.tables import (
     ASSET_CODE,
     ASSET_NAMES,
-    ASSET_STATS,
     ASSETS,
     COLUMNS,
     NAMESPACES,
     AssetCodeRow,
     AssetNameRow,
     AssetRow,
-    AssetStatsRow,
     ColumnRow,
     NamespaceRow,
 )
@@ -538,17 +535,6 @@ def _bad_change(
     return None
 
 
-def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Sequence[Change]:
-    # Of all observations the one with the greatest id stays, whatever else happens to the
-    # asset: so they may come in any order, late, and twice, and the row is the same.
-    asset_id, id = e.asset_id, fact.id
-    stats = rows.get(ASSET_STATS, asset_id)
-    if stats is not None and stats.observed_by >= id:
-        return []
-    row = AssetStatsRow(asset_id, e.row_count, e.size_bytes, e.files, id, fact.received_at)
-    return [Put(ASSET_STATS, row)]
-
-
 def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
     columns = rows.scan(COLUMNS, e.asset_id)
     named = [column for column in columns if column.name == e.column.name]
@@ -780,7 +766,7 @@ DIRECTORY = Stage(
 )
 ASSETS_STAGE = Stage(
     "assets",
-    (ASSETS, COLUMNS, ASSET_CODE, ASSET_STATS, ASSET_STATEMENTS, DEPRECATIONS, *SCHEMA_TABLES),
+    (ASSETS, COLUMNS, ASSET_CODE, ASSET_STATEMENTS, DEPRECATIONS, *SCHEMA_TABLES),
     (
         On(AssetRegistered, _by_asset, _register),
         On(AssetNameChanged, _by_asset, _change_name),
@@ -795,7 +781,6 @@ ASSETS_STAGE = Stage(
         On(ColumnAdded, _by_asset, _add_column),
         On(ColumnUpdated, _by_asset, _update_column),
         On(ColumnDropped, _by_asset, _drop_column),
-        On(AssetObserved, _by_asset, _observe),
         On(AssetNotice, _by_asset, _address),
         On(SchemaObserved, _by_asset, observe),
         On(HeldSchemaDecided, _by_asset, decide),
@@ -804,4 +789,10 @@ ASSETS_STAGE = Stage(
         On(ColumnRenamed, _by_asset, _rename_column),
     ),
 )
-STAGES = (DIRECTORY, contract_fold.STAGE, ASSETS_STAGE, *governance_fold.STAGES)
+STAGES = (
+    DIRECTORY,
+    contract_fold.STAGE,
+    ASSETS_STAGE,
+    observations.STAGE,
+    *governance_fold.STAGES,
+)

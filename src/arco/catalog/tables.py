@@ -79,6 +79,12 @@ class AssetIdentityRow(Row, frozen=True):
     previous_names: list[str]
     sla: str = ""
 
+    @property
+    def keys(self) -> list[str]:
+        """Today's name with the namespace, and those that it had before."""
+        names = (self.name, *self.previous_names)
+        return [name if "." in name else f"{self.namespace}.{name}" for name in names]
+
 
 class ColumnRow(Row, frozen=True):
     asset_id: str

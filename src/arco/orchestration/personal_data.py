@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow.compute as pc
 from msgspec import Struct
 
 from arco.catalog.reader import CatalogReader
-from arco.catalog.tables import ASSETS, COLUMNS, ColumnRow
+from arco.catalog.tables import ASSETS, COLUMNS, ColumnRow, ColumnStatus
 from arco.lineage.personal_flow import (
     NOTHING,
     SENSITIVITY,
@@ -27,8 +26,24 @@ from arco.lineage.reader import Link, Node
 from arco.lineage.tables import COLUMNS as COLUMN_EDGES
 from arco.orchestration.asset_columns import check_column
 from arco.orchestration.catalog_names import lineage_reader
+from arco.orchestration.value_flow import links_below
 from arco.state.snapshot import Snapshot
+from arco.state.table import Row
 from servo.contract.task import NOT_PERSONAL
+
+
+class ClassifiedColumnRow(Row, frozen=True):
+    """A column of the catalog, with what is said of it."""
+
+    asset_id: str
+    column_id: str
+    name: str
+    pii: str
+    sensitivity: str
+    status: ColumnStatus = "Active"
+
+
+CLASSIFIED = COLUMNS.view(ClassifiedColumnRow)
 
 
 class PersonalColumn(Struct, frozen=True, order=True):
@@ -126,15 +141,6 @@ class PersonalDataReader:
 
     def everything(self, namespace: str = "") -> list[PersonalColumn]:
         """All columns with a label, of all assets or of those of a namespace."""
-        roots = list(self._roots())
-        labels = labels_of(
-            self._links(roots, self._lineage.targets, attrgetter("target")), self._own
-        )
-        labels |= {
-            node: LabelledColumn(self._own(node).over(NOTHING), {})
-            for node in roots
-            if node not in labels
-        }
         columns = (
             PersonalColumn(
                 self._names.key(node.asset),
@@ -143,12 +149,16 @@ class PersonalDataReader:
                 each.label.sensitivity,
                 bool(each.via),
             )
-            for node, each in labels.items()
-            if each.label and node.column
+            for node, each in self._all_labels().items()
+            if each.label
         )
         return sorted(
             c for c in columns if c.asset.startswith(f"{namespace}." if namespace else "")
         )
+
+    def personal_nodes(self) -> list[Node]:
+        """All columns with personal data, by the ids of their assets."""
+        return [node for node, each in self._all_labels().items() if each.label.pii]
 
     # -- inside ---------------------------------------------------------------------------
 
@@ -166,41 +176,44 @@ class PersonalDataReader:
     def _own(self, node: Node) -> OwnLabel:
         return self._own_labels(node.asset).get(node.column, OwnLabel())
 
-    def _roots(self) -> Iterator[Node]:
+    def _all_labels(self) -> dict[Node, LabelledColumn]:
+        """Of every column of which something is said, or that something may flow into."""
+        classified = self._classified()
+
+        def own(node: Node) -> OwnLabel:
+            return classified.get(node, OwnLabel())
+
+        labels = {node: LabelledColumn(own(node).over(NOTHING), {}) for node in classified}
+        return labels | labels_of(links_below(self._lineage, classified), own)
+
+    def _classified(self) -> dict[Node, OwnLabel]:
         """Every column of which something is said: read as columns, and filtered there."""
-        table = self.snapshot.scan(COLUMNS)
+        table = self.snapshot.scan(CLASSIFIED)
         pii, sensitivity = table.column("pii"), table.column("sensitivity")
         is_classified = pc.or_(pc.not_equal(pii, ""), pc.not_equal(sensitivity, ""))
-        rows = table.filter(is_classified)
-        for id, name in zip(
-            rows.column("asset_id").to_pylist(), rows.column("name").to_pylist(), strict=True
-        ):
-            yield Node(id, name)
+        labels: dict[Node, OwnLabel] = {}
+        for row in CLASSIFIED.rows_of(table.filter(is_classified)):
+            node = Node(row.asset_id, row.name)
+            if row.status == "Active":
+                labels[node] = OwnLabel(row.pii, row.sensitivity)
+            elif any(self._own(node)):  # another column may have the name by now
+                labels[node] = self._own(node)
+        return labels
 
     def _above(self, nodes: Iterable[Node]) -> tuple[list[Link], dict[Node, LabelledColumn]]:
-        links = self._links(nodes, self._lineage.sources, attrgetter("source"))
-        return links, labels_of(links, self._own)
-
-    def _links(
-        self,
-        nodes: Iterable[Node],
-        step: Callable[[Node], Iterator[Link]],
-        end: Callable[[Link], Node],
-    ) -> list[Link]:
-        """All edges along which values flow to or from the nodes, each once."""
+        """All edges along which values flow to the nodes, each once, and the labels at them."""
         links: list[Link] = []
         seen = dict.fromkeys(nodes)
         waiting = list(seen)
         while waiting:
-            node = waiting.pop()
-            for link in step(node):
+            for link in self._lineage.sources(waiting.pop()):
                 if not link.direct:
                     continue
                 links.append(link)
-                if end(link) not in seen:
-                    seen[end(link)] = None
-                    waiting.append(end(link))
-        return links
+                if link.source not in seen:
+                    seen[link.source] = None
+                    waiting.append(link.source)
+        return links, labels_of(links, self._own)
 
     def _label(self, node: Node, labels: Mapping[Node, LabelledColumn]) -> Label:
         return labels[node].label if node in labels else self._own(node).over(NOTHING)

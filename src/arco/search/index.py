@@ -90,12 +90,12 @@ class SearchIndex:
         self._lock = threading.Lock()
         self._has_vocabulary = False
 
-    def know(self, state: str, read: Callable[[], pa.Array]) -> None:
-        """Have the ids of the assets in a state, which are read the first time."""
+    def know(self, name: str, read: Callable[[], pa.Array]) -> None:
+        """Have the ids of the assets that are so (stale, say), which are read the first time."""
         with self._lock:
-            if state not in self._states:
-                self._duckdb.register(state, pa.table({"asset_id": read()}))
-                self._states.add(state)
+            if name not in self._states:
+                self._duckdb.register(name, pa.table({"asset_id": read()}))
+                self._states.add(name)
 
     def rank(
         self,

@@ -155,6 +155,8 @@ class RankingSql:
         match name:
             case "namespace":
                 return f"namespace = {self._value(value)}"
+            case "has" if value == "pii":
+                return "asset_id IN (SELECT asset_id FROM personal)"
             case "has":
                 return f"{HAS[value]} <> ''"
             case "kind":

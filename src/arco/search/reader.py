@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
@@ -20,10 +21,11 @@ from msgspec import Struct
 from arco.automation.freshness_tables import FRESHNESS, FreshnessStatus
 from arco.catalog.tables import NAMESPACES
 from arco.errors import Invalid, NotFound
-from arco.search.index import RankedDocument, SearchIndex
+from arco.orchestration.personal_data import PersonalDataReader
+from arco.search.index import RankedDocument, Ranking, SearchIndex
 from arco.search.matches import SearchMatch, explain
 from arco.search.ranking import WHOLE, Alternative
-from arco.search.tables import DOCUMENTS, FAILING, entries
+from arco.search.tables import DOCUMENTS, FAILING, entries, joined
 from arco.search.terms import SearchQuery, SearchTerm, parse
 from arco.state.snapshot import Snapshot
 from servo.suggest import did_you_mean
@@ -70,6 +72,8 @@ class SearchReader:
         states = {"stale": self._stale, "failing": self._failing}
         for state in parsed.states:
             index.know(state, states[state])
+        if parsed.wants_personal:
+            index.know("personal", lambda: pa.array(self._personal, pa.string()))
         ranking = index.rank(parsed, limit)
         alternatives: dict[SearchTerm, Sequence[Alternative]] = {}
         is_named = bool(ranking.documents) and ranking.documents[0].score >= WHOLE["key"]
@@ -77,6 +81,8 @@ class SearchReader:
             alternatives = {t: other for t in parsed.terms if (other := index.alike(t))}
         if alternatives:
             ranking = index.rank(parsed, limit, alternatives)
+        if parsed.wants_personal:
+            ranking = Ranking(list(map(self._with_personal, ranking.documents)), ranking.total)
         hits = [_hit(ranked, parsed, alternatives) for ranked in ranking.documents]
         corrected = {
             term.raw: sorted({m.meant for h in hits for m in h.matches} & {a.phrase for a in other})
@@ -120,6 +126,19 @@ class SearchReader:
             chosen = pa.array(sorted(self._namespaces), pa.string())
             documents = documents.filter(pc.is_in(documents.column("namespace"), chosen))
         return SearchIndex(documents)
+
+    @cached_property
+    def _personal(self) -> dict[str, list[str]]:
+        """By the ids of assets: their columns with personal data, said or inherited."""
+        columns: dict[str, list[str]] = {}
+        for asset_id, column in PersonalDataReader(self.snapshot).personal_nodes():
+            columns.setdefault(asset_id, []).append(column)
+        return columns
+
+    def _with_personal(self, ranked: RankedDocument) -> RankedDocument:
+        document = ranked.document
+        columns = sorted(self._personal.get(document.asset_id, ()))
+        return ranked._replace(document=msgspec.structs.replace(document, pii=joined(columns)))
 
     def _is_searched(self, namespace: str) -> bool:
         return self._namespaces is None or namespace in self._namespaces

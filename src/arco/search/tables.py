@@ -38,7 +38,7 @@ class DocumentRow(Row, frozen=True):
     column_descriptions: str
     code: str
     pii: str
-    """Names of columns with personal data."""
+    """Names of columns that code or people have said to hold personal data."""
     active: bool
 
 

@@ -41,7 +41,8 @@ HAS: Final[Mapping[str, str]] = {
     "column": "columns",
     "code": "code",
 }
-"""What an asset may have, and the field of its document."""
+"""What an asset may have, and the field of its document: of `pii` what is said of its columns, to
+which `reader` adds what flows into them."""
 MAX_TERMS: Final = 16
 _TOKEN = re.compile(
     r'(?P<filter>[A-Za-z_]+):(?P<value>"[^"]*"|\S*)|"(?P<quoted>[^"]*)"|(?P<word>\S+)'
@@ -68,6 +69,11 @@ class SearchQuery(Struct, frozen=True):
     filters: Mapping[str, tuple[tuple[str, ...], ...]]
     """By their name: all of them must hold, of each one of its values."""
     states: tuple[str, ...] = ()
+
+    @property
+    def wants_personal(self) -> bool:
+        """Whether a filter asks where personal data is."""
+        return any("pii" in values for values in self.filters.get("has", ()))
 
     @property
     def text(self) -> str:
