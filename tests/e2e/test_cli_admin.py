@@ -14,6 +14,7 @@ from arco.log.envelope import Batch, encode_batch
 from arco.log.head import Head
 from arco.log.inbox import Rejection
 from arco.log.publish import Proposal
+from arco.security.permissions import Role
 from arco.storage import paths
 from arco.storage.seal import seal
 from tests.e2e.conftest import Servo, names, populate
@@ -31,6 +32,13 @@ def test_init_says_what_it_checked_and_saves_the_choice(servo: Servo) -> None:
     assert "created namespace x" in servo.text("catalog", "namespace", "create", "x")
     assert (servo.store / "acme" / "prod" / "manifests").is_dir()
     assert servo.error("admin", "init", "--save", code=5)["kind"] == "conflict"
+
+
+def test_the_log_is_shown_without_what_proves_keys(servo: Servo) -> None:
+    servo.open().commands.security.create_key("own", Role.VIEWER)
+    for command in (("tail",), ("tail", "--json"), ("show", "1"), ("show", "1", "--json")):
+        text = servo.text("admin", "log", *command)
+        assert "own" in text and "secret_hash" not in text
 
 
 def test_log_tail_shows_the_newest_or_from_a_position(populated: Servo) -> None:

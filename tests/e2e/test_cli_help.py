@@ -15,6 +15,7 @@ import pytest
 import typer.main
 
 from arco.cli import app
+from arco.cli.command_table import TOP_COMMANDS
 from tests.e2e.conftest import Servo
 from tests.e2e.golden import check_golden
 
@@ -78,3 +79,19 @@ def test_every_command_has_an_example_and_speaks_json(
 def test_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["admin"]) == 2
     assert "Commands:" in capsys.readouterr().err
+
+
+def test_table_of_commands_says_what_their_modules_say() -> None:
+    of_modules = {
+        (name, module): command.get_short_help_str(limit=200)
+        for module in dict.fromkeys(each.module for each in TOP_COMMANDS)
+        for name, command in app.commands_of(module).items()
+    }
+    assert {(each.name, each.module): each.help for each in TOP_COMMANDS} == of_modules
+
+
+def test_help_of_servo_imports_no_module_of_commands(servo: Servo) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "arco.cli", "--help"]
+    done = subprocess.run(command, env=servo.env, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert imported & {f"arco.cli.{each.module}" for each in TOP_COMMANDS} == set()

@@ -1,6 +1,6 @@
 """The `servo` command.
 
-    app.py        the tree of commands, and what becomes of errors
+    app.py        the tree of commands, and what becomes of errors; command_table.py lists them
     options.py    what every command takes, declared once
     session.py    what every command is given
     project.py    `servo validate`, `deploy`, `deployments`, `rollback`

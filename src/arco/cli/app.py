@@ -11,68 +11,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from arco.cli import (
-    admin_compact,
-    admin_copy,
-    admin_diff,
-    admin_init,
-    admin_log,
-    admin_pins,
-    admin_rejected,
-    admin_snapshot,
-    admin_sql,
-    admin_upkeep,
-    asset_automation,
-    audit,
-    auth,
-    auth_login,
-    backfill,
-    catalog_asset,
-    catalog_column,
-    catalog_governance,
-    catalog_namespace,
-    catalog_terms,
-    checks,
-    compare,
-    contract_exchange,
-    contracts,
-    costs,
-    data_gc,
-    dev,
-    dispatch_limits,
-    doctor,
-    explain,
-    freshness,
-    http_server,
-    ingest,
-    init,
-    lineage,
-    lineage_imports,
-    notifications,
-    partitions,
-    personal,
-    project,
-    quarantine,
-    quarantine_by_hand,
-    requests,
-    roles,
-    run_outputs,
-    runs,
-    schedules,
-    schemas,
-    search,
-    sensors,
-    serve,
-    show,
-    snapshot_diff,
-    status,
-    version_history,
-)
-from arco.cli import run as running
+from arco.cli.command_table import PARTS, TOP_COMMANDS
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
@@ -80,69 +25,60 @@ HELP = """Arco from the command line: a data platform that lives in files.
 
 A new project: servo init sales, then cd sales, then servo dev.
 """
-app = group("servo", HELP)
 
-admin = group("admin", "Maintain a workspace: its log, tables and files.")
-for module in (
-    admin_init,
-    admin_snapshot,
-    admin_diff,
-    admin_sql,
-    admin_upkeep,
-    admin_copy,
-    admin_pins,
-    admin_compact,
-    admin_rejected,
-):
-    module.register(admin)
-admin.add_typer(admin_log.app)
 
-catalog = group("catalog", "Show and change namespaces, assets, columns and terms.")
-catalog_governance.register(catalog)
-for section in (catalog_namespace, catalog_asset, catalog_column, catalog_terms):
-    catalog.add_typer(section.app)
+class LazyCommands(dict[str, Any]):
+    """The commands of `servo`, by name. The module of one is imported when it is looked up."""
 
-for commands in (init, dev, status, project, running):
-    commands.register(app)
-run_outputs.register(runs.app)
-app.add_typer(runs.app)
-app.add_typer(schedules.app)
-app.add_typer(sensors.app)
-app.add_typer(asset_automation.app)
-app.add_typer(backfill.app)
-app.add_typer(requests.app)
-app.add_typer(notifications.app)
-app.add_typer(dispatch_limits.app)
-dispatch_limits.register(app)
-freshness.register(app)
-app.add_typer(partitions.app)
-version_history.register(partitions.app)
-show.register(app)
-compare.register(app)
-app.add_typer(checks.app)
-app.add_typer(lineage.app)
-lineage_imports.register(lineage.app)
-app.add_typer(ingest.app)
-app.add_typer(personal.app)
-quarantine_by_hand.register(quarantine.app)
-app.add_typer(schemas.app)
-contract_exchange.register(contracts.app)
-app.add_typer(contracts.app)
-app.add_typer(quarantine.app)
-costs.register(app)
-explain.register(app)
-snapshot_diff.register(app)
-data_gc.register(app)
-serve.register(app)
-http_server.register(app)
-doctor.register(app)
-auth_login.register(auth.app)
-app.add_typer(auth.app)
-app.add_typer(roles.app)
-app.add_typer(audit.app)
-app.add_typer(admin)
-app.add_typer(catalog)
-search.register(app)
+    def __init__(self) -> None:
+        super().__init__((command.name, None) for command in TOP_COMMANDS)
+        self._modules = {command.name: command.module for command in TOP_COMMANDS}
+
+    def __getitem__(self, name: str) -> Any:
+        if super().__getitem__(name) is None:
+            self.update(commands_of(self._modules[name]))
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+
+class TopGroup(TyperGroup):
+    """`servo` itself: its help is printed from the table."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LazyCommands()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        lines = [TyperCommand(command.name, help=command.help) for command in TOP_COMMANDS]
+        TyperGroup(commands=lines).format_commands(ctx, formatter)
+
+
+@functools.cache
+def commands_of(name: str) -> dict[str, Any]:
+    """The commands that a module adds to `servo`: functions, a group, or both."""
+    module = import_module(f"arco.cli.{name}")
+    app = group("servo", HELP)
+    if hasattr(module, "register"):
+        module.register(app)
+    if hasattr(module, "app"):
+        for part in PARTS.get(name, ()):
+            import_module(f"arco.cli.{part}").register(module.app)
+        app.add_typer(module.app)
+    return dict(typer.main.get_group(app).commands)
+
+
+app = typer.Typer(name="servo", cls=TopGroup, rich_markup_mode=None, invoke_without_command=True)
 
 
 def _version(requested: bool) -> None:

@@ -38,7 +38,7 @@ def list_(session: Session) -> None:
     Limits of the workspace are listed whether or not they are set; a pool is listed if it has
     a size, or if a deployed asset names it. Without a size, a pool has no limit.
     """
-    workspace = session.open()
+    workspace = session.open().of_all_namespaces("limits")
     reader = workspace.read.orchestration()
     entries = _entries(workspace, reader)
     control = reader.limits().control

@@ -63,7 +63,7 @@ def import_dbt(
 
 def imports(session: Session) -> None:
     """List what was imported: the newest import of each source."""
-    reader = session.open().read.imports(session.at())
+    reader = session.open().of_all_namespaces("imports").read.imports(session.at())
     rows = reader.imports()
     if session.json:
         render.document({"generation": reader.snapshot.generation, "imports": rows})

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from rich.console import RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
@@ -15,6 +16,7 @@ from arco.cli import render
 from arco.cli.failures import visible
 from arco.log import segment
 from arco.log.envelope import EventTypes, Recorded
+from arco.security.audit import SECRET
 from arco.state.replay import Span, is_void, read_segment, segments, voided
 from arco.state.snapshot import Snapshot
 from arco.state.system import OUTCOMES, SegmentRow
@@ -25,6 +27,7 @@ from arco.times import short
 DIGEST = 160
 REACH = 256
 """How many positions to look back at first."""
+replace = msgspec.structs.replace
 UNTYPED = EventTypes(())
 """Payloads stay raw, so that an event of any type can be shown."""
 
@@ -81,7 +84,17 @@ def _entries(
 ) -> Iterator[LogEntry]:
     for recorded in segment.decode(read_segment(store, row, ()), UNTYPED):
         if matches(recorded.event.type):
-            yield LogEntry(recorded, _taken_back(recorded.position, spans))
+            yield LogEntry(_without_secrets(recorded), _taken_back(recorded.position, spans))
+
+
+def _without_secrets(recorded: Recorded) -> Recorded:
+    """What the audit log leaves out, nobody prints either."""
+    raw = bytes(recorded.event.data)
+    if not any(name.encode() in raw for name in SECRET):
+        return recorded
+    fields = {name: value for name, value in msgspec.json.decode(raw).items() if name not in SECRET}
+    event = replace(recorded.event, data=msgspec.Raw(msgspec.json.encode(fields)))
+    return replace(recorded, event=event)
 
 
 def _taken_back(position: int, spans: Sequence[Span]) -> bool:

@@ -40,7 +40,8 @@ def list_(
     if state is not None and state.upper() not in NotificationState.__members__:
         states = ", ".join(NotificationState)
         raise Invalid(f"{state!r} is not a state of a notification", hint=f"one of {states}")
-    reader = session.open().read.notifications(session.at())
+    workspace = session.open().of_all_namespaces("notifications")
+    reader = workspace.read.notifications(session.at())
     rows = reader.notifications(limit, () if state is None else (state.upper(),))
     if session.json:
         notifications = [_plain(row) for row in rows]
