@@ -67,6 +67,13 @@ def literal(text: str) -> str:
     return text if text.isdigit() else f"'{text}'"
 
 
+def over_lines(lines: str, question: str) -> str:
+    """As `ui/src/query/sql.ts` asks it, for all namespaces."""
+    text = re.sub(r"\A(--.*\n)*", "", question).replace("$namespace", "''")
+    rest = text.replace("WITH ", ", ", 1) if text.startswith("WITH ") else text
+    return f"WITH asset_lines AS (\n{lines}\n)\n{rest}"
+
+
 def settled(page: Page) -> None:
     """Wait until nothing on the page is a placeholder."""
     expect(page.locator(".skeleton")).to_have_count(0)
@@ -167,9 +174,8 @@ def test_each_question_has_the_same_rows_in_both_engines(enter: Enter, company: 
     parameters |= {"limit": "50", "offset": "0", "run": company.both_run, "first": "errors"}
     parameters |= {"assets": "sales.total hr.report"}
     questions = {file.stem: file.read_text("utf-8") for file in (ROOT / "ui/sql").glob("*.sql")}
-    for name in ("assets", "asset_states"):
-        lines = f"WITH asset_lines AS (\n{questions['asset_lines']}\n)\n"
-        questions[name] = lines + questions[name].replace("$namespace", "''")
+    for name in ("assets", "asset_states", "lineage_overview"):
+        questions[name] = over_lines(questions["asset_lines"], questions[name])
     page = enter().go("/sql?engine=browser")
     expect(page.get_by_role("option", name="In this browser", exact=True)).to_be_attached(
         timeout=60_000
@@ -277,6 +283,22 @@ def test_page_of_a_server_without_development_does_not_ask_for_it(enter: Enter) 
     visit = enter()
     expect(visit.go("/runs").get_by_role("heading", name="Runs")).to_be_visible()
     assert [url for url in visit.requests if url.endswith("/development")] == []
+
+
+def test_partitions_in_many_ranges_are_a_picture_that_the_server_makes(enter: Enter) -> None:
+    """A company's ranges are few: the browser is told that there are more."""
+    visit = enter()
+
+    def say_more(route: Route) -> None:
+        route.fulfill(json=route.fetch().json() | {"next_offset": 500})
+
+    visit.page.route("**/assets/sales.orders/partitions?*", say_more)
+    page = visit.go("/assets/sales.orders?view=partitions")
+    matrix = page.get_by_role("img", name=re.compile("^Partitions: "))
+    expect(matrix).to_have_attribute("style", re.compile("height"))
+    matrix.hover(position={"x": 3, "y": 3})
+    expect(page.locator(".tip")).to_contain_text("date=2026-01-01")
+    assert [url for url in visit.requests if "/partition-map" in url]
 
 
 def test_unknown_page_and_run_say_so(enter: Enter) -> None:

@@ -1,5 +1,8 @@
--- One line for each asset, for the questions `assets` and `asset_states`. The browser keeps it as a table.
+-- One line for each asset, for the questions `assets`, `asset_states` and `lineage_overview`.
+-- The browser keeps it as a table.
 SELECT
+  d.asset_id AS asset_id,
+  row_number() OVER (ORDER BY d.namespace || '.' || d.name) AS place,
   d.namespace || '.' || d.name AS asset,
   d.namespace AS namespace,
   d.description AS description,
@@ -22,4 +25,4 @@ FROM search.documents AS d
 LEFT JOIN answers.asset_states AS s ON s.asset_id = d.asset_id
 LEFT JOIN (SELECT asset_id, count(*) AS outputs FROM execution.quarantine WHERE decided_at IS NULL GROUP BY asset_id) AS held ON held.asset_id = d.asset_id
 LEFT JOIN (SELECT asset_id, count(*) AS series FROM automation.freshness WHERE status = 'STALE' GROUP BY asset_id) AS stale ON stale.asset_id = d.asset_id
-ORDER BY asset
+ORDER BY place

@@ -78,7 +78,10 @@ const pages = [
     asset: text(search.asset),
     column: text(search.column),
     open: text(search.open),
-    view: oneOf(search.view, ["graph", "list"]),
+    view: oneOf(search.view, ["graph", "list", "near"]),
+    namespace: text(search.namespace),
+    q: text(search.q),
+    node: text(search.node),
   })),
   page("/sql", () => import("./pages/sql"), "SqlPage", (search) => ({ sql: text(search.sql), engine: oneOf(search.engine, ["server", "browser"]) })),
   page("/runs", () => import("./pages/runs"), "RunsPage", (search) => ({

@@ -3,7 +3,7 @@
  * needs no array of 100,000. Arrow keys, Home, End and Page keys move; Enter opens.
  */
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from "react";
+import { type CSSProperties, type KeyboardEvent, memo, type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 export interface GridColumn<T> {
   name: string;
@@ -18,6 +18,7 @@ export interface GridColumn<T> {
 
 interface GridProps<T> {
   label: string;
+  /** Rows are drawn again when this array is another one. */
   columns: GridColumn<T>[];
   count: number;
   row: (index: number) => T | undefined;
@@ -30,6 +31,9 @@ interface GridProps<T> {
   rowHeight?: number;
 }
 
+const HEAD = 34;
+const OVERSCAN = 8;
+
 export function Grid<T>(props: GridProps<T>) {
   const { columns, count, row, rowKey, onRange, onOpen, label, rowHeight = 32 } = props;
   const scroll = useRef<HTMLDivElement>(null);
@@ -38,16 +42,21 @@ export function Grid<T>(props: GridProps<T>) {
     count,
     getScrollElement: () => scroll.current,
     estimateSize: () => rowHeight,
-    overscan: 12,
-    scrollMargin: 34,
+    overscan: OVERSCAN,
+    scrollMargin: HEAD,
   });
   const shown = virtual.getVirtualItems();
   const first = shown[0]?.index ?? 0;
   const last = shown[shown.length - 1]?.index ?? 0;
   useEffect(() => onRange?.(first, last), [first, last, onRange]);
-  const template = { gridTemplateColumns: columns.map((column) => column.width).join(" ") };
+  const template = useMemo(() => ({ gridTemplateColumns: columns.map((column) => column.width).join(" ") }), [columns]);
+  const open = useRef(onOpen);
+  useEffect(() => {
+    open.current = onOpen;
+  });
+  const openRow = useCallback((value: T) => open.current?.(value), []);
   const onKeyDown = (event: KeyboardEvent) => {
-    const page = Math.max(1, last - first - 24);
+    const page = Math.max(1, last - first - 2 * OVERSCAN);
     const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -count, End: count };
     const move = moves[event.key];
     if (move !== undefined) {
@@ -70,7 +79,7 @@ export function Grid<T>(props: GridProps<T>) {
       aria-activedescendant={count ? `${label}-${active}` : undefined}
       tabIndex={0}
       onKeyDown={onKeyDown}
-      style={{ "--grid-width": `${props.minWidth ?? 640}px` } as React.CSSProperties}
+      style={{ "--grid-width": `${props.minWidth ?? 640}px` } as CSSProperties}
     >
       <div className="grid-head" role="row" style={template}>
         {columns.map((column) => (
@@ -84,26 +93,59 @@ export function Grid<T>(props: GridProps<T>) {
           const value = row(index);
           const key = value === undefined ? `empty-${index}` : rowKey(value);
           return (
-            <div
+            <GridRow
               key={key}
               id={`${label}-${index}`}
-              className="grid-row"
-              role="row"
-              aria-rowindex={index + 2}
-              aria-selected={index === active || (props.selectedKey !== undefined && key === props.selectedKey)}
-              style={{ ...template, transform: `translateY(${start - 34}px)`, top: 34, height: rowHeight }}
-              onClick={() => setActive(index)}
-              onDoubleClick={() => value !== undefined && onOpen?.(value)}
-            >
-              {columns.map((column) => (
-                <div key={column.name} role="gridcell" className={column.num ? "num cell" : "cell"}>
-                  {value === undefined ? <span className="skeleton" style={{ width: "70%" }} /> : column.cell(value)}
-                </div>
-              ))}
-            </div>
+              index={index}
+              top={start - HEAD}
+              height={rowHeight}
+              value={value}
+              columns={columns}
+              template={template}
+              isSelected={index === active || (props.selectedKey !== undefined && key === props.selectedKey)}
+              onActivate={setActive}
+              onOpen={openRow}
+            />
           );
         })}
       </div>
+    </div>
+  );
+}
+
+interface RowProps<T> {
+  id: string;
+  index: number;
+  top: number;
+  height: number;
+  value: T | undefined;
+  columns: GridColumn<T>[];
+  template: CSSProperties;
+  isSelected: boolean;
+  onActivate: (index: number) => void;
+  onOpen: (value: T) => void;
+}
+
+/** Drawn again only if something of it has changed. */
+const GridRow = memo(Row) as typeof Row;
+
+function Row<T>({ id, index, top, height, value, columns, template, isSelected, onActivate, onOpen }: RowProps<T>) {
+  return (
+    <div
+      id={id}
+      className="grid-row"
+      role="row"
+      aria-rowindex={index + 2}
+      aria-selected={isSelected}
+      style={{ ...template, transform: `translateY(${top}px)`, top: HEAD, height }}
+      onClick={() => onActivate(index)}
+      onDoubleClick={() => value !== undefined && onOpen(value)}
+    >
+      {columns.map((column) => (
+        <div key={column.name} role="gridcell" className={column.num ? "num cell" : "cell"}>
+          {value === undefined ? <span className="skeleton" style={{ width: "70%" }} /> : column.cell(value)}
+        </div>
+      ))}
     </div>
   );
 }

@@ -1,6 +1,11 @@
-/** A link to a page of this workspace, at the same generation. `to` is relative to the workspace. */
-import { Link, useNavigate, type RegisteredRouter } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+/**
+ * A link to a page of this workspace, at the same generation. `to` is relative to the workspace.
+ *
+ * Lists have many links, and each `Link` of the router works its address out anew whenever anything in the URL
+ * changes, as with each key in a filter. These depend on the workspace and the generation alone.
+ */
+import { defaultStringifySearch, type RegisteredRouter, useNavigate, useRouter, useSearch } from "@tanstack/react-router";
+import type { MouseEvent, ReactNode } from "react";
 import { useWorkspace } from "../api/workspace";
 
 /** Paths of pages, below the workspace. */
@@ -19,17 +24,23 @@ export interface PageLinkProps {
 
 export function PageLink({ to, params, search, current, children, ...rest }: PageLinkProps) {
   const at = useWorkspace();
+  const router = useRouter();
+  const generation = useSearch({ strict: false, select: (each) => each.generation });
+  const path = `/w/$tenant/$workspace${to}`;
+  const values: Record<string, string> = { ...at, ...params };
+  const kept = { generation, ...search };
+  const target = { to: path, params: values, search: kept } as never;
+  const onClick = (event: MouseEvent) => {
+    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    void router.navigate(target);
+  };
+  const preload = () => void router.preloadRoute(target).catch(() => undefined);
+  const address = path.replace(/\$(\w+)/g, (_, name: string) => encodeURIComponent(values[name] ?? ""));
   return (
-    <Link
-      to={`/w/$tenant/$workspace${to}` as never}
-      params={{ ...at, ...params } as never}
-      search={((old: { generation?: number }) => ({ generation: old.generation, ...search })) as never}
-      aria-current={current ? "page" : undefined}
-      activeOptions={{ exact: true }}
-      {...rest}
-    >
+    <a href={address + defaultStringifySearch(kept)} aria-current={current ? "page" : undefined} onClick={onClick} onMouseEnter={preload} onTouchStart={preload} {...rest}>
       {children}
-    </Link>
+    </a>
   );
 }
 

@@ -1,6 +1,6 @@
 /** All assets: a list that stays quick with 100,000. The first rows come from the API, the rest by SQL. */
 import { getRouteApi } from "@tanstack/react-router";
-import { useCallback, useDeferredValue } from "react";
+import { useCallback, useDeferredValue, useEffect, useMemo, useRef } from "react";
 import linesSql from "../../sql/asset_lines.sql?raw";
 import assetsSql from "../../sql/assets.sql?raw";
 import statesSql from "../../sql/asset_states.sql?raw";
@@ -11,24 +11,16 @@ import { Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "
 import { State, stateText } from "../design/states";
 import { ago, count, duration, exact, Name, Time } from "../design/values";
 import { AssetLink, PageLink, useGo, useSetSearch } from "../layout/link";
-import { useQuestion } from "../query/engine";
+import { useTyped } from "../layout/typed";
+import type { ColumnTable } from "../query/columns";
+import { useBrowserReady, useQuestion } from "../query/engine";
+import { useKeptLines } from "../query/kept-lines";
 import { useWindows } from "../query/windows";
+import { AssetIndex, type AssetLine } from "./asset-index";
 
+const MOST_CACHED = 5_000;
 const LINES = { name: "asset_lines", sql: linesSql };
 const route = getRouteApi("/w/$tenant/$workspace/assets");
-
-interface AssetLine {
-  asset: string;
-  namespace: string;
-  description: string;
-  owners: string;
-  kinds: string;
-  state: string;
-  materialized_ms: number | null;
-  last_rows: number | null;
-  last_wall_ms: number | null;
-  total: number;
-}
 
 /** Texts of the search's table have line breaks around each part. */
 const parts = (text: string): string => text.split("\n").map((part) => part.trim()).filter(Boolean).join(", ");
@@ -39,53 +31,55 @@ export function AssetsPage() {
   return status ? <ByHealth status={status} /> : <AllAssets />;
 }
 
+const makeIndex = (table: ColumnTable) => new AssetIndex(table);
+
 function AllAssets() {
   const search = route.useSearch();
   const go = useGo();
-  const q = useDeferredValue(search.q ?? "");
-  const sort = search.sort ?? "name";
-  const isFiltered = Boolean(search.q || search.namespace || search.state || sort !== "name");
-  const lines = useWindows<AssetLine>("assets", assetsSql, { q, namespace: search.namespace ?? "", state: search.state ?? "", sort }, LINES);
-  const first = useList("/assets", { enabled: lines.isPending && !isFiltered, pageSize: 50 });
-  const namespaces = useList("/namespaces", { pageSize: 100 });
-  const states = useQuestion<{ state: string; assets: number }>("asset_states", statesSql, {}, { lines: LINES });
   const set = useSetSearch();
-  const columns: GridColumn<AssetLine>[] = [
-    { name: "name", title: "Asset", width: "minmax(220px, 3fr)", sort: sort === "name" ? "ascending" : undefined, onSort: () => set({ sort: undefined }), cell: (row) => <AssetLink asset={row.asset} /> },
-    { name: "state", title: "State", width: "136px", cell: (row) => <State state={row.state} text={row.state === "MISSING" ? "Never run" : undefined} /> },
-    { name: "description", title: "Description", width: "minmax(160px, 4fr)", cell: (row) => <span className="muted"><Name>{row.description.trim()}</Name></span> },
-    { name: "owners", title: "Owners", width: "minmax(110px, 1.4fr)", cell: (row) => <span className="muted"><Name>{parts(row.owners)}</Name></span> },
-    { name: "rows", title: "Last rows", width: "96px", num: true, sort: sort === "rows" ? "descending" : undefined, onSort: () => set({ sort: "rows" }), cell: (row) => (row.last_rows === null ? "" : count(Number(row.last_rows))) },
-    { name: "took", title: "Last took", width: "84px", num: true, cell: (row) => (row.last_wall_ms === null ? "" : duration(Number(row.last_wall_ms))) },
-    { name: "updated", title: "Materialized", width: "104px", num: true, sort: sort === "updated" ? "descending" : undefined, onSort: () => set({ sort: "updated" }), cell: (row) => when(row.materialized_ms) },
-  ];
-  const early = lines.isPending && !isFiltered ? first.items.map(earlyLine) : [];
-  const shown = lines.isPending ? early.length : lines.count;
-  const row = useCallback((index: number) => (lines.isPending ? early[index] : lines.row(index)), [lines, early]);
+  const [q, setQ] = useTyped(search.q ?? "", (text) => set({ q: text || undefined }));
+  const { namespace = "", state = "", sort = "name" } = search;
+  const isFiltered = Boolean(q || namespace || state || sort !== "name");
+  // The first rows come from the API at once, then windows by SQL, and from the page's memory when all lines are in it.
+  const index = useKeptLines(LINES, makeIndex);
+  const isReady = useBrowserReady();
+  const first = useList("/assets", { enabled: !index && !isFiltered, pageSize: 50 });
+  const isPainted = isFiltered || !first.isPending;
+  const asked = useDeferredValue(q);
+  const lines = useWindows<AssetLine>("assets", assetsSql, { q: asked, namespace, state, sort }, { lines: LINES, enabled: !index && isPainted });
+  const matching = useMemo(() => index?.matching({ q, namespace, state, sort }), [index, q, namespace, state, sort]);
+  const namespaces = useList("/namespaces", { pageSize: 100 });
+  const states = useQuestion<{ state: string; assets: number }>("asset_states", statesSql, {}, { lines: LINES, enabled: isPainted || isReady });
+  const columns = useColumns(sort, set);
+  const early = useMemo(() => (isFiltered ? [] : first.items.map(earlyLine)), [isFiltered, first.items]);
+  const isPending = !matching && lines.isPending;
+  const shown = matching?.length ?? (isPending ? early.length : lines.count);
+  const line = useMemo(() => (index ? cached((row: number) => index.line(row)) : null), [index]);
+  const row = (at: number): AssetLine | undefined => (matching && line ? (at < matching.length ? line(matching[at]!) : undefined) : isPending ? early[at] : lines.row(at));
   return (
     <Page full title="Assets">
       <div className="toolbar">
-        <SearchField label="Name, owner or description" value={search.q ?? ""} onChange={(text) => set({ q: text || undefined })} />
+        <SearchField label="Name, owner or description" value={q} onChange={setQ} />
         <Choice
           label="Namespace"
-          value={search.namespace ?? ""}
+          value={namespace}
           options={[["", "Every namespace"], ...namespaces.items.map((each) => [each.namespace, each.namespace] as const)]}
           onChange={(namespace) => set({ namespace: namespace || undefined })}
         />
         <Choice
           label="State"
-          value={search.state ?? ""}
+          value={state}
           options={[["", "Every state"], ...(states.data ?? []).map((each) => [each.state, `${stateText(each.state)} (${count(Number(each.assets))})`] as const)]}
           onChange={(state) => set({ state: state || undefined })}
         />
         <span className="spring" />
-        <span className="muted num" role="status">{lines.isPending ? "" : `${count(lines.count)} assets`}</span>
+        <span className="muted num" role="status">{isPending ? "" : `${count(shown)} assets`}</span>
       </div>
-      {lines.error ? <ProblemNote error={lines.error} /> : null}
+      {lines.error && !matching ? <ProblemNote error={lines.error} /> : null}
       <Panel fill>
         {shown ? (
           <Grid label="Assets" columns={columns} count={shown} row={row} rowKey={(line) => line.asset} onRange={lines.onRange} onOpen={(line) => go("/assets/$asset", { asset: line.asset })} minWidth={900} />
-        ) : lines.isPending && !lines.error ? (
+        ) : isPending && !lines.error ? (
           <Skeleton rows={14} />
         ) : isFiltered ? (
           <Empty title="No asset matches">Ctrl K also searches columns, tags and code.</Empty>
@@ -96,6 +90,36 @@ function AllAssets() {
         )}
       </Panel>
     </Page>
+  );
+}
+
+/** Lines that were made once are the same object again: their rows are not drawn anew. */
+function cached(make: (row: number) => AssetLine): (row: number) => AssetLine {
+  const made = new Map<number, AssetLine>();
+  return (row) => {
+    const line = made.get(row) ?? make(row);
+    if (made.size > MOST_CACHED) made.clear();
+    made.set(row, line);
+    return line;
+  };
+}
+
+function useColumns(sort: string, set: (change: Record<string, unknown>) => void): GridColumn<AssetLine>[] {
+  const change = useRef(set);
+  useEffect(() => {
+    change.current = set;
+  });
+  return useMemo(
+    () => [
+      { name: "name", title: "Asset", width: "minmax(220px, 3fr)", sort: sort === "name" ? "ascending" : undefined, onSort: () => change.current({ sort: undefined }), cell: (row) => <AssetLink asset={row.asset} /> },
+      { name: "state", title: "State", width: "136px", cell: (row) => <State state={row.state} text={row.state === "MISSING" ? "Never run" : undefined} /> },
+      { name: "description", title: "Description", width: "minmax(160px, 4fr)", cell: (row) => <span className="muted"><Name>{row.description.trim()}</Name></span> },
+      { name: "owners", title: "Owners", width: "minmax(110px, 1.4fr)", cell: (row) => <span className="muted"><Name>{parts(row.owners)}</Name></span> },
+      { name: "rows", title: "Last rows", width: "96px", num: true, sort: sort === "rows" ? "descending" : undefined, onSort: () => change.current({ sort: "rows" }), cell: (row) => (row.last_rows === null ? "" : count(Number(row.last_rows))) },
+      { name: "took", title: "Last took", width: "84px", num: true, cell: (row) => (row.last_wall_ms === null ? "" : duration(Number(row.last_wall_ms))) },
+      { name: "updated", title: "Materialized", width: "104px", num: true, sort: sort === "updated" ? "descending" : undefined, onSort: () => change.current({ sort: "updated" }), cell: (row) => when(row.materialized_ms) },
+    ],
+    [sort],
   );
 }
 

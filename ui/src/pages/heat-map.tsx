@@ -1,9 +1,10 @@
 /**
- * Partitions on a canvas, from ranges of the same state: a cell is a partition, or as many as must share
- * one. A calendar for one dimension of days, else rows in the order of the keys. A million partitions
- * are as quick as a thousand: ranges are drawn, never a list of keys.
+ * Partitions on a canvas: a cell is a partition, or as many as must share one. A calendar for one dimension of
+ * days, else rows in the order of the keys. Few ranges of the same state are drawn as they are; of many the server
+ * makes the cells. A million partitions are as quick as a thousand: nothing lists their keys.
  */
 import { useEffect, useMemo, useRef, useState } from "react";
+import { useRead } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { State, stateText, toneOf } from "../design/states";
 import { count, plural } from "../design/values";
@@ -11,6 +12,7 @@ import { colour, useTheme } from "../layout/theme";
 import { partitionText } from "./partition-text";
 
 type Range = Schemas["StatusRange"];
+type Picture = Schemas["PartitionMapBody"];
 const WORST = ["FAILED", "QUARANTINED", "BLOCKED", "REJECTED", "STALE", "MATERIALIZING", "WARNED", "MISSING", "MATERIALIZED"];
 
 /** Held or failed quality says more than "materialized". */
@@ -47,22 +49,63 @@ function layout(total: number, width: number, firstDay: number | null): Cells {
   return { columns, rows, size: 3, gap: 0, share: Math.ceil(total / (columns * rows)), lead: 0, byColumn: false };
 }
 
+/** Cells that the server made. */
+function pictureLayout(picture: Picture, width: number): Cells {
+  const count = Math.ceil(picture.partitions / picture.share);
+  const [size, gap] = ([[9, 1], [5, 1], [3, 0]] as const).find(([each, between]) => Math.ceil(count / Math.floor(width / (each + between))) * (each + between) <= 260) ?? [3, 0];
+  const columns = Math.max(1, Math.floor(width / (size + gap)));
+  return { columns, rows: Math.ceil(count / columns), size, gap, share: picture.share, lead: 0, byColumn: false };
+}
+
+const rankOf = (look: { state: string; quality: string }): number => Math.max(0, WORST.indexOf(shownState(look)));
+
+/** The place in `WORST` of each cell; 255 for none. */
+function worstOf(cells: Cells, total: number, ranges: Range[], starts: number[]): Uint8Array {
+  const worst = new Uint8Array(Math.ceil(total / cells.share)).fill(255);
+  ranges.forEach((range, index) => {
+    const rank = rankOf(range);
+    const from = Math.floor(starts[index]! / cells.share);
+    const to = Math.floor((starts[index]! + range.partitions - 1) / cells.share);
+    for (let cell = from; cell <= to; cell++) if (rank < worst[cell]!) worst[cell] = rank;
+  });
+  return worst;
+}
+
+function worstOfPicture(picture: Picture): Uint8Array {
+  const worst = new Uint8Array(Math.ceil(picture.partitions / picture.share)).fill(255);
+  const ranks = picture.looks.map(rankOf);
+  for (let at = 0, cell = 0; at < picture.runs.length; at += 2) {
+    worst.fill(ranks[picture.runs[at]!]!, cell, cell + picture.runs[at + 1]!);
+    cell += picture.runs[at + 1]!;
+  }
+  return worst;
+}
+
 /** Monday is 0; null if the keys are not days. */
 function weekday(first: string | undefined): number | null {
   const match = first && /^[^=|,]+=d:(\d{4}-\d{2}-\d{2})$/.exec(first);
   return match ? (new Date(`${match[1]}T00:00Z`).getUTCDay() + 6) % 7 : null;
 }
 
-export function HeatMap({ ranges, total, onChoose }: { ranges: Range[]; total: number; onChoose?: (range: Range) => void }) {
+interface HeatMapProps {
+  asset: string;
+  total: number;
+  counts: Schemas["StatusCount"][];
+  /** All of them; or the first, if there is a picture. */
+  ranges: Range[];
+  picture: Picture | undefined;
+}
+
+export function HeatMap({ asset, ranges, total, counts: counted, picture }: HeatMapProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
-  const [tip, setTip] = useState<{ x: number; y: number; range: Range; place: number } | null>(null);
+  const [tip, setTip] = useState<{ x: number; y: number; range: Range | null; place: number } | null>(null);
   const theme = useTheme();
   const starts = useMemo(() => {
     let at = 0;
     return ranges.map((range) => ((at += range.partitions), at - range.partitions));
   }, [ranges]);
-  const cells = useMemo(() => layout(Math.max(1, total), Math.max(60, width), weekday(ranges[0]?.first)), [total, width, ranges]);
+  const cells = useMemo(() => (picture ? pictureLayout(picture, Math.max(60, width)) : layout(Math.max(1, total), Math.max(60, width), weekday(ranges[0]?.first))), [total, width, ranges, picture]);
   useEffect(() => {
     const element = canvas.current?.parentElement;
     if (!element) return;
@@ -81,14 +124,7 @@ export function HeatMap({ ranges, total, onChoose }: { ranges: Range[]; total: n
     const context = element.getContext("2d")!;
     context.scale(scale, scale);
     const colours = new Map<string, string>(WORST.map((state) => [state, colour(state === "MISSING" ? "line-strong" : toneOf(state))]));
-    // The worst state of each cell; ranges are drawn in order, so a cell of many is judged once.
-    const worst = new Uint8Array(Math.ceil(total / cells.share)).fill(255);
-    ranges.forEach((range, index) => {
-      const rank = Math.max(0, WORST.indexOf(shownState(range)));
-      const from = Math.floor(starts[index]! / cells.share);
-      const to = Math.floor((starts[index]! + range.partitions - 1) / cells.share);
-      for (let cell = from; cell <= to; cell++) if (rank < worst[cell]!) worst[cell] = rank;
-    });
+    const worst = picture ? worstOfPicture(picture) : worstOf(cells, total, ranges, starts);
     for (let cell = 0; cell < worst.length; cell++) {
       const state = WORST[worst[cell]!];
       if (state === undefined) continue;
@@ -98,15 +134,16 @@ export function HeatMap({ ranges, total, onChoose }: { ranges: Range[]; total: n
       context.fillStyle = colours.get(state)!;
       context.fillRect(column * (cells.size + cells.gap), row * (cells.size + cells.gap), cells.size, cells.size);
     }
-  }, [cells, ranges, starts, total, width, theme]);
-  const find = (event: React.MouseEvent): { range: Range; place: number } | null => {
+  }, [cells, ranges, starts, total, width, theme, picture]);
+  const find = (event: React.MouseEvent): { range: Range | null; place: number } | null => {
     const box = canvas.current!.getBoundingClientRect();
     const step = cells.size + cells.gap;
     const column = Math.floor((event.clientX - box.left) / step);
     const row = Math.floor((event.clientY - box.top) / step);
     const cell = (cells.byColumn ? column * cells.rows + row : row * cells.columns + column) - cells.lead;
     const place = cell * cells.share;
-    if (place < 0 || place >= total) return null;
+    if (column >= cells.columns || place < 0 || place >= total) return null;
+    if (picture) return { range: null, place };
     let low = 0;
     for (let high = starts.length - 1; low < high; ) {
       const middle = (low + high + 1) >> 1;
@@ -117,7 +154,7 @@ export function HeatMap({ ranges, total, onChoose }: { ranges: Range[]; total: n
     return range ? { range, place: place - starts[low]! } : null;
   };
   const counts = new Map<string, number>();
-  for (const range of ranges) counts.set(shownState(range), (counts.get(shownState(range)) ?? 0) + range.partitions);
+  for (const each of counted) counts.set(shownState(each), (counts.get(shownState(each)) ?? 0) + each.partitions);
   const words = [...counts].map(([state, value]) => `${count(value)} ${stateText(state).toLowerCase()}`).join(", ");
   return (
     <>
@@ -141,21 +178,42 @@ export function HeatMap({ ranges, total, onChoose }: { ranges: Range[]; total: n
             setTip(found && { x: Math.min(event.clientX - box.left + 14, box.width - 240), y: event.clientY - box.top + 16, ...found });
           }}
           onMouseLeave={() => setTip(null)}
-          onClick={(event) => {
-            const found = find(event);
-            if (found) onChoose?.(found.range);
-          }}
         />
         {tip ? (
           <div className="tip" style={{ left: tip.x, top: tip.y }}>
-            <State state={shownState(tip.range)} />
-            <div>
-              {dayAt(tip.range, tip.place) ?? (tip.range.first === tip.range.last ? partitionText(tip.range.first) : `${partitionText(tip.range.first)} … ${partitionText(tip.range.last)}`)}
-            </div>
-            {tip.range.partitions > 1 ? <div className="muted">in a range of {plural(tip.range.partitions, "partition")}</div> : null}
+            {tip.range ? <RangeTip range={tip.range} place={tip.place} /> : <PlaceTip asset={asset} place={tip.place} share={cells.share} />}
           </div>
         ) : null}
       </div>
+    </>
+  );
+}
+
+function RangeTip({ range, place }: { range: Range; place: number }) {
+  return (
+    <>
+      <State state={shownState(range)} />
+      <div>{dayAt(range, place) ?? (range.first === range.last ? partitionText(range.first) : `${partitionText(range.first)} … ${partitionText(range.last)}`)}</div>
+      {range.partitions > 1 ? <div className="muted">in a range of {plural(range.partitions, "partition")}</div> : null}
+    </>
+  );
+}
+
+const HOVER_MS = 120;
+
+/** What is at a place of a picture: asked for when the pointer rests there. */
+function PlaceTip({ asset, place, share }: { asset: string; place: number; share: number }) {
+  const [rested, setRested] = useState(-1);
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(place), HOVER_MS);
+    return () => clearTimeout(timer);
+  }, [place]);
+  const result = useRead("/assets/{asset}/partition-map/{place}", { path: { asset, place: rested }, enabled: rested === place });
+  const found = result.data?.place === place ? result.data : undefined;
+  return (
+    <>
+      {found ? <><State state={shownState(found.range)} /><div>{partitionText(found.partition)}</div></> : <div className="muted">…</div>}
+      {share > 1 ? <div className="muted">the first of {plural(share, "partition")}</div> : null}
     </>
   );
 }

@@ -1,17 +1,18 @@
-/** Lineage: one step around an asset, with what is hidden counted; and everything that depends on it, as a list. */
+/** Lineage: the graph of all assets; one step around an asset, with what is hidden counted; and everything that depends on it, as a list. */
 import { getRouteApi } from "@tanstack/react-router";
 import { Download } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
+import { lazy, Suspense } from "react";
 import edgesSql from "../../sql/lineage_edges.sql?raw";
 import { useRead } from "../api/hooks";
 import { csv, download } from "../design/csv";
-import { Empty, Loaded, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
+import { Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { count, Name, plural } from "../design/values";
 import { AssetLink, PageLink, useSetSearch } from "../layout/link";
 import { useQuestion } from "../query/engine";
 import type { GraphNode } from "./lineage-graph";
 
 const Graph = lazy(async () => ({ default: (await import("./lineage-graph")).LineageGraph }));
+const Overview = lazy(async () => ({ default: (await import("./lineage-overview")).LineageOverview }));
 const route = getRouteApi("/w/$tenant/$workspace/lineage");
 
 interface Edge {
@@ -38,40 +39,9 @@ export function LineagePage() {
           {view === "list" ? <Impact asset={asset} /> : <Neighbours asset={asset} />}
         </>
       ) : (
-        <Choose />
+        <Suspense fallback={<Skeleton rows={12} />}><Overview /></Suspense>
       )}
     </Page>
-  );
-}
-
-/** Which asset: a search. */
-function Choose() {
-  const [text, setText] = useState("");
-  const found = useRead("/search", { query: { q: text, limit: 30 }, enabled: text.length > 0 });
-  const first = useRead("/assets", { query: { page_size: 30 }, enabled: text.length === 0 });
-  const names = text ? (found.data?.hits.map((hit) => hit.asset) ?? []) : (first.data?.items.map((row) => `${row.namespace}.${row.name}`) ?? []);
-  return (
-    <>
-      <div className="toolbar">
-        <SearchField label="Find an asset" value={text} onChange={setText} autoFocus />
-      </div>
-      <Panel title="Start with an asset">
-        <div className="table-wrap">
-          <table className="table">
-            <tbody>
-              {names.map((name) => (
-                <tr key={name}>
-                  <td>
-                    <PageLink to="/lineage" search={{ asset: name }}><Name mono>{name}</Name></PageLink>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-        {names.length ? null : <Empty title={found.isFetching || first.isFetching ? "Searching…" : "Nothing was found"} />}
-      </Panel>
-    </>
   );
 }
 

@@ -33,10 +33,10 @@ const STATES = ["FAILED", "RUNNING", "BLOCKED", "SUCCEEDED", "REUSED", "SKIPPED"
 export function RunTasks({ run, body }: { run: string; body: Schemas["RunBody"] }) {
   const search = runRoute.useSearch();
   const set = useSetSearch();
-  const tasks = useWindows<TaskLine>("run_tasks", tasksSql, { run, state: search.state ?? "", q: search.q ?? "", first: "errors" });
   const isFiltered = Boolean(search.state || search.q);
-  // The first rows, at once; SQL has the failed ones first.
-  const early = useList("/runs/{run_id}/tasks", { path: { run_id: run }, pageSize: 50, enabled: tasks.isPending && !isFiltered });
+  // The first rows, at once; then SQL, which has the failed ones first.
+  const early = useList("/runs/{run_id}/tasks", { path: { run_id: run }, pageSize: 50, enabled: !isFiltered });
+  const tasks = useWindows<TaskLine>("run_tasks", tasksSql, { run, state: search.state ?? "", q: search.q ?? "", first: "errors" }, { enabled: isFiltered || !early.isPending });
   const columns: GridColumn<TaskLine>[] = [
     { name: "state", title: "State", width: "130px", cell: (task) => <State state={task.state} /> },
     { name: "asset", title: "Asset", width: "minmax(160px, 2fr)", cell: (task) => <button type="button" className="linklike" onClick={() => set({ task: task.task_id })}><Name mono>{task.asset}</Name></button> },

@@ -33,7 +33,10 @@ export const ACTIVE = ["RUNNING", "PLANNING", "CANCELLING"];
 export function RunPage() {
   const { run } = runRoute.useParams();
   const { view } = runRoute.useSearch();
-  const details = useRead("/runs/{run_id}", { path: { run_id: run }, at: "now" });
+  // What a run waits for depends on all of its tasks: the page does not wait for that.
+  const details = useRead("/runs/{run_id}", { path: { run_id: run }, query: { waiting: false }, at: "now" });
+  const isActive = details.data !== undefined && ACTIVE.includes(details.data.run.state);
+  const { data: whole } = useRead("/runs/{run_id}", { path: { run_id: run }, at: "now", enabled: isActive });
   if (details.error && !details.data) return <FaultPage error={details.error} what="run" />;
   const body = details.data?.run;
   return (
@@ -47,10 +50,10 @@ export function RunPage() {
       lead={body ? <Summary body={details.data!} /> : null}
       actions={body ? <Actions run={run} state={body.state} /> : null}
     >
-      {details.data?.waiting.length ? (
+      {isActive && whole?.waiting.length ? (
         <div className="notice">
           <div>
-            {details.data.waiting.map((each, index) => (
+            {whole.waiting.map((each, index) => (
               <div key={index}>
                 <Name>{each.text}</Name> {each.since ? <Time at={each.since} /> : null}
               </div>

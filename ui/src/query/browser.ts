@@ -11,6 +11,7 @@ import workerUrl from "@duckdb/duckdb-wasm/dist/duckdb-browser-eh.worker.js?url"
 import wasmUrl from "@duckdb/duckdb-wasm/dist/duckdb-eh.wasm?url";
 import { address, base, request, type Workspace } from "../api/client";
 import type { Schemas } from "../api/types";
+import type { ColumnTable } from "./columns";
 import type { Rows } from "./engine";
 import { type Lines, over, tablesOf } from "./sql";
 
@@ -46,9 +47,14 @@ export interface BrowserOptions {
 }
 
 export function queryBrowser(at: Workspace, sql: string, generation: number, maxRows: number, options: BrowserOptions = {}): Promise<Rows> {
+  return inTurn(options.signal, () => run(at, sql, generation, maxRows, options.lines));
+}
+
+/** Does something after all that was asked for before. */
+function inTurn<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
   const answer = queue.then(() => {
-    options.signal?.throwIfAborted();
-    return run(at, sql, generation, maxRows, options.lines);
+    signal?.throwIfAborted();
+    return task();
   });
   queue = answer.catch(() => undefined);
   return answer;
@@ -57,13 +63,22 @@ export function queryBrowser(at: Workspace, sql: string, generation: number, max
 async function run(at: Workspace, sql: string, generation: number, maxRows: number, lines?: Lines): Promise<Rows> {
   const began = performance.now();
   const plainText = sql.trim().replace(/;\s*$/, "");
-  if (!lines) await show(at, tablesOf(sql), generation);
+  await show(at, tablesOf(sql), generation);
   const text = lines ? over({ name: lines.name, sql: `SELECT * FROM ${await keep(at, lines, generation)}` }, plainText) : plainText;
   const result = await connection.query(`SELECT * FROM (\n${text}\n) LIMIT ${maxRows + 1}`);
   const columns = result.schema.fields.map((field) => ({ name: field.name, type: String(field.type) }));
   const isTime = columns.map((column) => /^(Timestamp|Date)/.test(column.type));
   const rows = result.toArray().map((row) => (Object.values(row.toJSON()) as unknown[]).map((value, index) => plain(value, isTime[index]!)));
   return { columns, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows, engine: "browser", ms: performance.now() - began };
+}
+
+/** All rows of `lines`, as columns. Undefined if they are more than `most`. */
+export function readLines(at: Workspace, lines: Lines, generation: number, most: number, signal: AbortSignal): Promise<ColumnTable | undefined> {
+  return inTurn(signal, async () => {
+    const table = await keep(at, lines, generation);
+    const counted = await connection.query(`SELECT CAST(count(*) AS INTEGER) AS rows FROM ${table}`);
+    return Number(counted.get(0)?.rows) > most ? undefined : ((await connection.query(`SELECT * FROM ${table}`)) as unknown as ColumnTable);
+  });
 }
 
 /** The name of a table that has these rows. */

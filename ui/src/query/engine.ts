@@ -5,6 +5,7 @@ import { base, Problem, request, type Workspace } from "../api/client";
 import { isWorthRepeating } from "../api/hooks";
 import { useCan } from "../api/permissions";
 import { useMoment, useWorkspace } from "../api/workspace";
+import type { ColumnTable } from "./columns";
 import { fill, type Lines, type Literal, over } from "./sql";
 
 export interface Rows {
@@ -56,6 +57,10 @@ export const useBrowserReady = (): boolean =>
     },
     () => isReady,
   );
+
+/** All rows of `lines` from the browser's engine, which must be ready; undefined if they are more than `most`. */
+export const readLines = async (at: Workspace, lines: Lines, generation: number, most: number, signal: AbortSignal): Promise<ColumnTable | undefined> =>
+  (await browserEngine!).readLines(at, lines, generation, most, signal);
 
 /** Asks the browser's engine if it may and can, else the server. */
 export async function ask(at: Workspace, sql: string, generation: number | undefined, maxRows: number, inBrowser: boolean, options: { lines?: Lines | undefined; signal?: AbortSignal | undefined } = {}): Promise<Rows> {

@@ -26,7 +26,11 @@ export interface Lines {
 }
 
 /** A question with the rows that it is over, as one text. */
-export const over = (lines: Lines, sql: string): string => `WITH ${lines.name} AS (\n${lines.sql}\n)\n${sql}`;
+export function over(lines: Lines, sql: string): string {
+  const question = sql.replace(/^(?:\s*--[^\n]*\n)*\s*/, "");
+  const rest = /^with\s/i.test(question) ? `, ${question.slice("with ".length)}` : `\n${question}`;
+  return `WITH ${lines.name} AS (\n${lines.sql}\n)${rest}`;
+}
 
 /** Names of tables in a SELECT: `catalog.assets`. */
 export function tablesOf(sql: string): string[] {

@@ -18,8 +18,14 @@ export interface Windows<T> {
   isFetching: boolean;
 }
 
-/** `sql` (asked over `lines`, if given) has `$limit` and `$offset`, and `total` in each row. */
-export function useWindows<T extends { total: number }>(name: string, sql: string, parameters: Record<string, Literal>, lines?: Lines): Windows<T> {
+export interface WindowsOptions {
+  /** What the question is asked over. */
+  lines?: Lines;
+  enabled?: boolean;
+}
+
+/** `sql` has `$limit` and `$offset`, and `total` in each row. */
+export function useWindows<T extends { total: number }>(name: string, sql: string, parameters: Record<string, Literal>, { lines, enabled = true }: WindowsOptions = {}): Windows<T> {
   const at = useWorkspace();
   const moment = useMoment();
   const inBrowser = useCan("metadata.read_all");
@@ -33,7 +39,7 @@ export function useWindows<T extends { total: number }>(name: string, sql: strin
       const text = fill(sql, { ...parameters, limit: SIZE, offset: place * SIZE });
       return objects<T>(await ask(at, text, moment.generation, SIZE, inBrowser, { lines, signal }));
     },
-    enabled: moment.generation !== undefined,
+    enabled: enabled && moment.generation !== undefined,
     staleTime: Infinity,
     retry: false,
   });
