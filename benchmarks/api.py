@@ -2,6 +2,7 @@
 
     python -m benchmarks.api [--quick] [--only requests]
 
+The peers, Airflow and Dagster, are those of `make peers`. All of it takes about six minutes.
 A module `benchmarks/api_NAME.py` has `measure(at, quick)`, which answers with figures.
 """
 

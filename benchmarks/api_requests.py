@@ -100,7 +100,7 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def measure(at: Path, quick: bool) -> dict[str, object]:
-    assets, rounds, seconds = (200, 2, 0.5) if quick else (20_000, 7, 3.0)
+    assets, rounds, seconds = (200, 2, 0.5) if quick else (20_000, 5, 2.0)
     workspace = open_workspace(at)
     workspace.commands.catalog.create_namespace("sales")
     for start in range(0, assets, FILL_BATCH):

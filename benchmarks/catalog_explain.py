@@ -30,6 +30,7 @@ from benchmarks import deploys
 from benchmarks.workload import (
     arguments,
     drain,
+    filled_once,
     folder,
     ms,
     open_workspace,
@@ -66,7 +67,7 @@ _ids = system_ulids()
 
 def measure(at: Path, quick: bool) -> dict[str, object]:
     small, large, rounds = (300, 3_000, 3) if quick else (SMALL, LARGE, ROUNDS)
-    keys = {count: _filled(at / str(count), count) for count in (small, large)}
+    keys = {count: _keys(at / str(count), count) for count in (small, large)}
     cold: dict[int, list[float]] = {small: [], large: []}
     warm: dict[int, list[float]] = {small: [], large: []}
     rng = random.Random(1)
@@ -99,6 +100,10 @@ def _open(at: Path) -> Workspace:
     at.mkdir(exist_ok=True)
     with mock.patch.object(app, "EVENTS", (*app.EVENTS, *DERIVED)):
         return open_workspace(at)
+
+
+def _keys(at: Path, count: int) -> list[str]:
+    return filled_once(at, lambda: _filled(at, count))
 
 
 def _filled(at: Path, count: int) -> list[str]:

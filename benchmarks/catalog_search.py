@@ -27,6 +27,7 @@ from arco.search.terms import parse
 from benchmarks.workload import (
     arguments,
     counted,
+    filled_once,
     folder,
     ms,
     open_workspace,
@@ -153,7 +154,9 @@ class Scan:
 
 
 def measure(at: Path, quick: bool) -> dict[str, object]:
-    keys = fill(open_workspace(at), *((2, 500) if quick else (PROJECTS, ASSETS)))
+    at = at / "workspace"
+    size = (2, 500) if quick else (PROJECTS, ASSETS)
+    keys = filled_once(at, lambda: fill(open_workspace(at), *size))
     rng = random.Random(5)
     asked = queries(keys, rng)
     reader = SearchReader(open_workspace(at).read.snapshot())

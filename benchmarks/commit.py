@@ -4,13 +4,15 @@
   commits and merges; the clock stops when the last event is visible. SQLite (WAL,
   synchronous=FULL) takes the same batches from 4 producers into one table.
 - growth: 1,000 events on a state of 1,000,000 rows and of 10,000.
-- memory: a fresh compactor commits 1,000,000 events over 100,000 keys.
+- memory: a fresh compactor, set up as `servo admin compact` is, commits 1,000,000 events over
+  100,000 keys.
 - curve: thousands of small commits in one workspace, merges between them.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import sqlite3
 import statistics
@@ -26,6 +28,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from arco.app import Workspace
+from arco.cli.allocator import CACHED_BYTES, use_little_memory
 from benchmarks.workload import (
     arguments,
     asset_ids,
@@ -190,7 +193,9 @@ def growth(at: Path, rounds: int, small: int, large: int) -> dict[str, object]:
 
 
 def compact_and_weigh(at: Path, total: int, weight: Any) -> None:
-    workspace = open_workspace(at)
+    """As `servo admin compact` does it: with its allocator and its cache of files."""
+    use_little_memory()
+    workspace = open_workspace(at, cache_budget_bytes=CACHED_BYTES)
     stop = threading.Event()
     compactor = workspace.upkeep.compactor(stop, interval_s=0.01, merge_interval_s=0.2)
     running = threading.Thread(target=compactor.run)
@@ -217,7 +222,9 @@ def memory(at: Path, events: int, keys: int) -> dict[str, object]:
         workspace.ledger.append(observations(ids, 1_000, number))
     weight = spawn.Value("d", 0.0)
     process = spawn.Process(target=compact_and_weigh, args=(at / "memory", events, weight))
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # before Arrow is imported there
     process.start()
+    del os.environ["ARROW_DEFAULT_MEMORY_POOL"]
     seconds, _ = timed(process.join)
     progress(f"{events:,} events committed in {seconds:.1f} s with {weight.value:.0f} MiB")
     return {"peak_rss_mib": round(weight.value, 1)}

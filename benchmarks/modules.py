@@ -5,8 +5,9 @@ A module `benchmarks/PREFIX_NAME.py` has `measure(at, quick)`, which answers wit
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.workload import arguments, folder, progress, report
@@ -21,13 +22,18 @@ def names(prefix: str) -> list[str]:
 
 
 def collect(
-    prefix: str, chosen: Sequence[str], parent: Path | None, *, quick: bool
+    prefix: str,
+    chosen: Sequence[str],
+    parent: Path | None,
+    *,
+    quick: bool,
+    kept: Path | None = None,
 ) -> dict[str, object]:
     figures: dict[str, object] = {}
     for name in chosen:
         measure: Measure = importlib.import_module(f"benchmarks.{prefix}_{name}").measure
         progress(f"== {name}")
-        with folder(parent) as at:
+        with _folder(name, parent, kept) as at:
             added = measure(at, quick)
         twice = figures.keys() & added.keys()
         assert not twice, f"{name} measures what another module does: {sorted(twice)}"
@@ -35,9 +41,24 @@ def collect(
     return figures
 
 
+@contextlib.contextmanager
+def _folder(name: str, parent: Path | None, kept: Path | None) -> Iterator[Path]:
+    if kept is None:
+        with folder(parent) as at:
+            yield at
+    else:
+        at = kept / name
+        at.mkdir(parents=True, exist_ok=True)
+        yield at
+
+
 def main(prefix: str, description: str | None) -> None:
     parser = arguments(description)
     known = names(prefix)
     parser.add_argument("--only", choices=known, action="append", help="measure this; repeatable")
+    parser.add_argument(
+        "--keep", type=Path, help="keep the workspaces here: the next run with it fills none"
+    )
     args = parser.parse_args()
-    report(collect(prefix, args.only or known, args.dir, quick=args.quick))
+    chosen = args.only or known
+    report(collect(prefix, chosen, args.dir, quick=args.quick, kept=args.keep))

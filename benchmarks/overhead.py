@@ -9,6 +9,7 @@ process for each run, so their first is all there is, and ours is the first too.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -58,6 +59,7 @@ def peer(
 def ours_once(shape: str, n: int, at: str) -> None:
     """One run in this process: what `ours` starts for each measurement."""
     known: Shape = "fan" if shape == "fan" else "chain"
+    gc.freeze()  # as `servo` does after its imports
     with tempfile.TemporaryDirectory(dir=at) as made:
         (found,) = measure(Path(made), known, n)
     print("RESULT " + json.dumps({"per_task_ms": found.per_task * 1e3, "first": found.first}))

@@ -1,23 +1,34 @@
-"""The web page: how much script the first page needs, and how the list of assets grows.
+"""The web page at size, in headless Chromium, beside the same pages with little in them.
 
-    python -m benchmarks.web [--assets N] [--filled DIR] [--quick]
+    python -m benchmarks.web [--only PART …] [--filled DIR] [--quick]
 
-`bundle_kib_gz` is all JavaScript that the overview needs, as it is sent, without DuckDB. Then a
-real browser opens the list of assets of a workspace with 100 and of one with 100,000: the time
-from the navigation to the first row, medians, as a ratio. With DuckDB loaded, keys are typed into
-the filter: `filter_…_p95_ms` is from a key to the changed list, `filter_…_frames` that in frames
-of 60 Hz. `heap_mib_…` is the heap of the page's main thread after that, without DuckDB's.
-`--filled` is a folder that keeps the larger workspace for the next run.
+| part | what |
+|---|---|
+| `bundle` | all JavaScript that the overview needs, as it is sent, without DuckDB |
+| `assets` | the list of assets until its first row is painted |
+| `filter` | with DuckDB loaded, from a key in the filter of that list to the painted result, p95 |
+| `heap` | the heap of the page and of its workers after ten pages, with WebAssembly's memory |
+| `partitions` | the matrix of an asset's partitions until it is painted |
+| `run` | the page of an active run until its first task is painted |
+| `graph` | the graph of all assets until dragging it moves it |
+
+Pages of two sizes take turns; each is opened once before it counts, and the medians make the
+ratio. A time is from the navigation until the frame after the one that has what is looked for.
+Servers have answered the same question at the same generation before. `--filled` is a folder that
+keeps the workspaces for the next run.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import statistics
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -27,22 +38,40 @@ from tests.kit.api import ApiWorld
 from tests.kit.page import ServedPage, Visit, browser
 
 from arco.api.page import FOLDER
-from benchmarks import catalog_search
+from benchmarks import web_data
+from benchmarks.web_data import PARTITIONED
 from benchmarks.workload import arguments, folder, open_workspace, progress, report
 
 _IMPORTS = re.compile(r"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
-PROJECT = 10_000
-FEW_ASSETS = 100
-OPENED = 5
+PARTS = ("bundle", "assets", "filter", "heap", "partitions", "run", "graph")
+ROUNDS = 5
 FRAME_MS = 1_000 / 60
-FIRST_ROW = """
-window.firstRowMs = new Promise(resolve => {
-  new MutationObserver((_, observer) => {
-    if (!document.querySelector('[role=grid] a')) return;
-    resolve(performance.now());
-    observer.disconnect();
-  }).observe(document, {subtree: true, childList: true});
+PAINTED = """
+window.painted = new Promise(resolve => {
+  const look = () => {
+    if (%s) requestAnimationFrame(() => setTimeout(() => resolve(performance.now())));
+    else requestAnimationFrame(look);
+  };
+  look();
 });
+"""
+FIRST_ROW = "document.querySelector('[role=grid] .grid-row a')"
+FIRST_TASK = "document.querySelector('[role=grid] .grid-row .linklike')"
+MATRIX = "(canvas => canvas && canvas.style.height)(document.querySelector('.heat canvas'))"
+DRAGGED = """
+(canvas => {
+  if (!canvas) return false;
+  const [x] = canvas.dataset.sight.split(' ');
+  if (window.sightBefore !== undefined) return x !== window.sightBefore;
+  window.sightBefore = x;
+  const box = canvas.getBoundingClientRect();
+  const point = (name, by) => canvas.dispatchEvent(new PointerEvent(name, {
+    bubbles: true, pointerId: 1, button: 0, clientX: box.x + 200 + by, clientY: box.y + 200}));
+  point('pointerdown', 0);
+  point('pointermove', 60);
+  point('pointerup', 60);
+  return false;
+})(document.querySelector('canvas[data-sight]'))
 """
 FILTERED = """
 (() => {
@@ -54,13 +83,83 @@ FILTERED = """
     look();
   });
   addEventListener('keydown', () => { pressed = performance.now(); }, true);
-  new MutationObserver(() => {
-    requestAnimationFrame(() => window.filteredMs.push(performance.now() - pressed));
-  }).observe(status, {subtree: true, childList: true, characterData: true});
+  new MutationObserver(() => requestAnimationFrame(() => setTimeout(() =>
+    window.filteredMs.push(performance.now() - pressed)
+  ))).observe(status, {subtree: true, childList: true, characterData: true});
 })()
 """
 TYPED = ("3704", "9152", "0461", "7283", "5530")
 """Digits of names: each key leaves fewer assets, so the list's count changes."""
+BROWSED = (
+    "Overview",
+    "Lineage",
+    "Runs",
+    "Backfills",
+    "Automation",
+    "Quarantine",
+    "Contracts",
+    "Costs",
+    "SQL",
+    "Assets",
+)
+
+
+class Sizes(NamedTuple):
+    assets: int
+    days: int
+    shops: int
+    """Partitions, and tasks of a run, are days times shops."""
+    task_days: int
+    task_shops: int
+    nodes: int
+
+
+FULL = Sizes(100_000, 2_000, 500, 500, 100, 10_000)
+QUICK = Sizes(1_000, 200, 50, 20, 10, 500)
+
+
+class Site:
+    """A workspace that is served, and somebody's window."""
+
+    def __init__(self, started: Browser, at: Path) -> None:
+        self._world = ApiWorld(open_workspace(at), head_age_s=0.25)
+        self._served = ServedPage(self._world)
+        self.visit = Visit(started, self._served, self._world.owner)
+
+    def close(self) -> None:
+        self.visit.close()
+        self._served.stop()
+        self._world.close()
+
+    def opened_ms(self, path: str, predicate: str) -> float:
+        page = self.visit.tab()
+        page.add_init_script(PAINTED % predicate)
+        page.goto(f"{self._served.base}{path}")
+        taken = float(page.evaluate("window.painted"))
+        page.close()
+        return taken
+
+
+@contextmanager
+def site(started: Browser, at: Path) -> Iterator[Site]:
+    made = Site(started, at)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def over(
+    started: Browser, large: tuple[Path, str], small: tuple[Path, str], predicate: str, rounds: int
+) -> tuple[float, float]:
+    """Milliseconds of the large page and of the small one, medians of rounds in turns."""
+    with site(started, large[0]) as many, site(started, small[0]) as few:
+        taken: tuple[list[float], list[float]] = ([], [])
+        for _ in range(rounds + 1):
+            for each, (_, path), times in zip((many, few), (large, small), taken, strict=True):
+                times.append(each.opened_ms(path, predicate))
+    progress(f"{large[1]}: {[round(t) for t in taken[0]]}; {[round(t) for t in taken[1]]} ms")
+    return statistics.median(taken[0][1:]), statistics.median(taken[1][1:])
 
 
 def needed(static: Path, name: str, seen: dict[str, int]) -> None:
@@ -82,25 +181,6 @@ def bundle_kib() -> float:
     (overview,) = [each.name.removesuffix(".gz") for each in static.glob("overview-*.js.gz")]
     needed(static, overview, seen)
     return sum(seen.values()) / 1024
-
-
-def fill(at: Path, assets: int) -> None:
-    if at.exists():
-        return
-    began = time.process_time()
-    each = min(assets, PROJECT)
-    catalog_search.COLUMNS = 4
-    catalog_search.fill(open_workspace(at), assets // each, each)
-    progress(f"{assets:,} assets in {time.process_time() - began:.0f} s of CPU")
-
-
-def first_rows_ms(visit: Visit) -> float:
-    visit.page.add_init_script(FIRST_ROW)
-    found = []
-    for _ in range(OPENED + 1):
-        page = visit.go("/assets")
-        found.append(float(page.evaluate("window.firstRowMs")))
-    return statistics.median(found[1:])
 
 
 def filter_ms(page: Page) -> list[float]:
@@ -126,57 +206,144 @@ def to_the_list_by_duckdb(visit: Visit, assets: int) -> Page:
     return page
 
 
+def browse(page: Page) -> None:
+    """Ten pages, by their links."""
+    for name in BROWSED:
+        page.get_by_role("link", name=name, exact=True).first.click()
+        expect(page.locator(".skeleton")).to_have_count(0, timeout=120_000)
+
+
 def heap_mib(page: Page) -> float:
+    """Objects and buffers of the page and of its workers, after a collection of garbage."""
     session = page.context.new_cdp_session(page)
+    workers: list[str] = []
+    answers: list[dict[str, Any]] = []
+    session.on("Target.attachedToTarget", lambda event: workers.append(event["sessionId"]))
+    session.on(
+        "Target.receivedMessageFromTarget",
+        lambda event: answers.append(json.loads(event["message"])),
+    )
+    attach = {"autoAttach": True, "waitForDebuggerOnStart": False, "flatten": False}
+    session.send("Target.setAutoAttach", attach)
     session.send("HeapProfiler.collectGarbage")
-    return float(session.send("Runtime.getHeapUsage")["usedSize"]) / 2**20
+    used = [session.send("Runtime.getHeapUsage")]
+    asked = json.dumps({"id": 1, "method": "Runtime.getHeapUsage"})
+    for worker in workers:
+        session.send("Target.sendMessageToTarget", {"sessionId": worker, "message": asked})
+    page.wait_for_timeout(500)
+    used += [answer["result"] for answer in answers if answer.get("id") == 1]
+    assert len(used) == len(workers) + 1, (len(used), workers)
+    names = ("usedSize", "backingStorageSize")
+    return sum(float(each.get(name, 0)) for each in used for name in names) / 2**20
 
 
-def measure(started: Browser, at: Path, assets: int, *, is_filtered: bool) -> dict[str, float]:
-    world = ApiWorld(open_workspace(at))
-    served = ServedPage(world)
-    visit = Visit(started, served, world.owner)
-    try:
-        found = {"first_ms": first_rows_ms(visit)}
-        progress(f"{assets:,} assets: the first row after {found['first_ms']:.0f} ms")
-        if is_filtered:
-            page = to_the_list_by_duckdb(visit, assets)
-            taken = sorted(filter_ms(page))
-            found["filter_ms"] = taken[int(len(taken) * 0.95)]
-            found["filter_median_ms"] = statistics.median(taken)
-            found["heap_mib"] = heap_mib(page)
-        return found
-    finally:
-        visit.close()
-        served.stop()
-        world.close()
+def name_of(count: int) -> str:
+    for size, letter in ((1_000_000, "m"), (1_000, "k")):
+        if count % size == 0:
+            return f"{count // size}{letter}"
+    return str(count)
 
 
-def name_of(assets: int) -> str:
-    return f"{assets // 1000}k" if assets % 1000 == 0 else str(assets)
+class Measurement:
+    def __init__(self, started: Browser, at: Path, sizes: Sizes, rounds: int) -> None:
+        self._browser = started
+        self._at = at
+        self._sizes = sizes
+        self._rounds = rounds
+
+    def bundle(self) -> dict[str, object]:
+        return {"bundle_kib_gz": round(bundle_kib())}
+
+    def assets(self) -> dict[str, object]:
+        count = self._sizes.assets
+        many = web_data.with_assets(self._at / f"assets{count}", count)
+        few = web_data.with_assets(self._at / "assets100", 100)
+        large, small = self._over((many, "/assets"), (few, "/assets"), FIRST_ROW)
+        return {
+            f"assets_{name_of(count)}_first_rows_over_100": round(large / small, 2),
+            f"assets_{name_of(count)}_first_rows_ms": round(large),
+        }
+
+    def filter(self) -> dict[str, object]:
+        count = self._sizes.assets
+        at = web_data.with_assets(self._at / f"assets{count}", count)
+        with site(self._browser, at) as many:
+            taken = sorted(filter_ms(to_the_list_by_duckdb(many.visit, count)))
+        p95 = taken[int(len(taken) * 0.95)]
+        return {
+            f"filter_{name_of(count)}_median_ms": round(statistics.median(taken), 1),
+            f"filter_{name_of(count)}_p95_ms": round(p95, 1),
+            "frame_ms": round(FRAME_MS, 1),
+            "filter_frames": round(p95 / FRAME_MS, 1),
+        }
+
+    def heap(self) -> dict[str, object]:
+        count = self._sizes.assets
+        at = web_data.with_assets(self._at / f"assets{count}", count)
+        with site(self._browser, at) as many:
+            page = to_the_list_by_duckdb(many.visit, count)
+            browse(page)
+            return {f"heap_mib_{name_of(count)}": round(heap_mib(page))}
+
+    def partitions(self) -> dict[str, object]:
+        count = self._sizes.days * self._sizes.shops
+        large = self._at / f"partitions{count}"
+        many = web_data.with_partitions(large, self._sizes.days, self._sizes.shops)
+        few = web_data.with_partitions(self._at / "partitions1000", 250, 4)
+        path = f"/assets/{PARTITIONED}?view=partitions"
+        slow, fast = self._over((many, path), (few, path), MATRIX)
+        return {
+            f"partitions_{name_of(count)}_first_paint_over_1k": round(slow / fast, 2),
+            f"partitions_{name_of(count)}_first_paint_ms": round(slow),
+        }
+
+    def run(self) -> dict[str, object]:
+        days, shops = self._sizes.task_days, self._sizes.task_shops
+        name = name_of(days * shops)
+        many = web_data.with_run(self._at / f"run{days * shops}", days, shops)
+        few = web_data.with_run(self._at / "run50", 10, 5)
+        large = many, f"/runs/{web_data.run_of(many)}"
+        small = few, f"/runs/{web_data.run_of(few)}"
+        slow, fast = self._over(large, small, FIRST_TASK)
+        return {
+            f"run_{name}_first_paint_over_50": round(slow / fast, 2),
+            f"run_{name}_first_paint_ms": round(slow),
+        }
+
+    def graph(self) -> dict[str, object]:
+        name = name_of(self._sizes.nodes)
+        many = web_data.with_graph(self._at / f"graph{self._sizes.nodes}", self._sizes.nodes)
+        few = web_data.with_graph(self._at / "graph100", 100)
+        slow, fast = self._over((many, "/lineage"), (few, "/lineage"), DRAGGED)
+        return {
+            f"graph_{name}_interactive_over_100": round(slow / fast, 2),
+            f"graph_{name}_interactive_ms": round(slow),
+        }
+
+    def _over(
+        self, large: tuple[Path, str], small: tuple[Path, str], predicate: str
+    ) -> tuple[float, float]:
+        return over(self._browser, large, small, predicate, self._rounds)
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--assets", type=int, default=100_000)
-    parser.add_argument("--filled", type=Path, help="the larger workspace, made if it is not there")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--filled", type=Path, help="keeps the workspaces for the next run")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--assets", type=int, help="in place of 100,000")
     given = parser.parse_args()
-    assets = 1_000 if given.quick else given.assets
-    size = name_of(assets)
-    figures: dict[str, object] = {"bundle_kib_gz": round(bundle_kib())}
+    sizes = QUICK if given.quick else FULL
+    if given.assets:
+        sizes = sizes._replace(assets=given.assets)
+    figures: dict[str, object] = {}
     with folder(given.dir) as at, browser() as started:
-        few, many = at / "few", given.filled or at / "many"
-        fill(few, FEW_ASSETS)
-        fill(many, assets)
-        small = measure(started, few, FEW_ASSETS, is_filtered=False)
-        large = measure(started, many, assets, is_filtered=True)
-    ratio = large["first_ms"] / small["first_ms"]
-    figures[f"assets_{size}_first_rows_over_{FEW_ASSETS}"] = round(ratio, 2)
-    figures[f"assets_{size}_first_rows_ms"] = round(large["first_ms"])
-    figures[f"filter_{size}_median_ms"] = round(large["filter_median_ms"], 1)
-    figures[f"filter_{size}_p95_ms"] = round(large["filter_ms"], 1)
-    figures[f"filter_{size}_frames"] = round(large["filter_ms"] / FRAME_MS, 1)
-    figures[f"heap_mib_{size}"] = round(large["heap_mib"], 1)
+        measurement = Measurement(started, given.filled or at, sizes, given.rounds)
+        for part in PARTS:
+            if part in given.only:
+                measure: Callable[[], dict[str, object]] = getattr(measurement, part)
+                figures |= measure()
+                progress(json.dumps(figures))
     report(figures)
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
@@ -48,6 +48,16 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 def folder(parent: Path | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="arco-bench-", dir=parent) as made:
         yield Path(made)
+
+
+def filled_once(at: Path, fill: Callable[[], T]) -> T:
+    """Fill a folder, unless an earlier run has: what `fill` returned then is beside the folder."""
+    done = at.with_name(f"{at.name}-filled.json")
+    if not done.exists():
+        at.mkdir(parents=True, exist_ok=True)
+        done.write_text(json.dumps(fill()))
+    answer: T = json.loads(done.read_text())
+    return answer
 
 
 def progress(text: str) -> None:
@@ -92,8 +102,8 @@ def observations(ids: Sequence[str], count: int, seed: int) -> list[AssetObserve
     return [observed(rng.choice(ids), rng) for _ in range(count)]
 
 
-def open_workspace(at: Path) -> Workspace:
-    return Workspace.open(f"file://{at}", TENANT, NAME)
+def open_workspace(at: Path, **settings: Any) -> Workspace:
+    return Workspace.open(f"file://{at}", TENANT, NAME, **settings)
 
 
 def fill(workspace: Workspace, ids: Sequence[str]) -> None:

@@ -1,0 +1,195 @@
+"""The list of runs: a page of 50, the newest first, 8 clients; ours, Airflow's and Dagster's.
+
+All have 100,000 runs that ended over the last hundred days. Airflow and Dagster have them in
+SQLite, and their servers are started as their documentation says; Airflow's list is the one of its
+page (`order_by=-run_after`). The servers are asked in turns by the same client. No answer of ours
+was rendered before: each request has another `created_after`, which leaves all runs in; the figures
+of `kept` are of one URL. The same request then goes to workspaces with 1,000,000 and 10,000 runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.api_requests import Serving, serving
+from benchmarks.http_load import ROOT, load, request
+from benchmarks.run_history import fill_runs
+from benchmarks.workload import open_workspace, progress
+
+CLIENTS = 8
+PAGE = 50
+PEERS = ROOT / ".peers"
+SCRIPTS = ROOT / "benchmarks" / "peers"
+QUERY = """{ runsOrError(limit: 50) { __typename ... on Runs { results {
+  runId status jobName startTime endTime creationTime tags { key value }
+} } } }"""
+START_S = 180.0
+
+
+class Asked(NamedTuple):
+    port: int
+    requests: list[str]
+
+
+def measure(at: Path, quick: bool) -> dict[str, object]:
+    runs, rounds, seconds = (2_000, 2, 1.0) if quick else (100_000, 4, 3.0)
+    sizes = (10_000, 20_000) if quick else (10_000, 1_000_000)
+    with contextlib.ExitStack() as stack:
+        ours = _ours(stack, at / "ours", runs)
+        asked = {
+            "ours": Asked(ours.port, _pages(ours)),
+            "ours_kept": Asked(ours.port, [ours.request(f"/runs?page_size={PAGE}")]),
+            "airflow": stack.enter_context(_airflow(at / "airflow", runs)),
+            "dagster": stack.enter_context(_dagster(at / "dagster", runs)),
+        }
+        p95 = _turns(asked, rounds, seconds)
+    with contextlib.ExitStack() as stack:
+        few, many = (_ours(stack, at / f"runs_{size}", size) for size in sizes)
+        by_size = _turns(
+            {"few": Asked(few.port, _pages(few)), "many": Asked(many.port, _pages(many))},
+            rounds,
+            seconds,
+        )
+    return {
+        "airflow_list_over_ours": _ratio(p95, "airflow", "ours"),
+        "dagster_list_over_ours": _ratio(p95, "dagster", "ours"),
+        "airflow_list_over_ours_kept": _ratio(p95, "airflow", "ours_kept"),
+        "dagster_list_over_ours_kept": _ratio(p95, "dagster", "ours_kept"),
+        "list_1m_over_10k": _ratio(by_size, "many", "few"),
+        **{f"list_p95_ms_{name}": _median(values) for name, values in {**p95, **by_size}.items()},
+    }
+
+
+def _turns(asked: dict[str, Asked], rounds: int, seconds: float) -> dict[str, list[float]]:
+    p95: dict[str, list[float]] = {name: [] for name in asked}
+    for name, each in asked.items():
+        load(each.port, 1.0, 1, each.requests)  # caches of all sides
+        progress(f"{name}: warm")
+    for number in range(rounds):
+        for name, each in asked.items():
+            p95[name].append(load(each.port, seconds, CLIENTS, each.requests)["p95_ms"])
+        newest = ", ".join(f"{name} {values[-1]:,.1f}" for name, values in p95.items())
+        progress(f"round {number + 1}: p95 {newest} ms")
+    return p95
+
+
+def _ratio(p95: dict[str, list[float]], one: str, other: str) -> float:
+    pairs = zip(p95[one], p95[other], strict=True)
+    return round(statistics.median(a / b for a, b in pairs), 3)
+
+
+def _median(values: list[float]) -> float:
+    return round(statistics.median(values), 2)
+
+
+# -- servers ---------------------------------------------------------------------------------
+
+
+def _ours(stack: contextlib.ExitStack, at: Path, runs: int) -> Serving:
+    at.mkdir()
+    workspace = open_workspace(at)
+    workspace.commands.catalog.create_namespace("flow")
+    fill_runs(workspace, runs)
+    return stack.enter_context(serving(at))
+
+
+def _pages(ours: Serving) -> list[str]:
+    """Many requests for the first page, of which no two are the same."""
+    path = f"/runs?page_size={PAGE}&created_after=2020-01-01T00:00:00."
+    return [ours.request(f"{path}{number:06d}Z") for number in range(100_000)]
+
+
+@contextlib.contextmanager
+def _airflow(at: Path, runs: int) -> Iterator[Asked]:
+    at.mkdir()
+    port = _free_port()
+    env = {
+        "AIRFLOW_HOME": str(at),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    }
+    _run("airflow", "airflow_runs.py", at, runs, env)
+    command = [str(PEERS / "airflow/bin/airflow"), "api-server", "--port", str(port)]
+    with _started(command, at, env):
+        token = json.loads(_wait_for(f"http://127.0.0.1:{port}/auth/token"))["access_token"]
+        path = f"/api/v2/dags/~/dagRuns?limit={PAGE}&order_by=-run_after"
+        yield Asked(port, [request(path, port, Authorization=f"Bearer {token}")])
+
+
+@contextlib.contextmanager
+def _dagster(at: Path, runs: int) -> Iterator[Asked]:
+    at.mkdir()
+    port = _free_port()
+    env = {"DAGSTER_HOME": str(at)}
+    _run("dagster-webserver", "dagster_runs.py", at, runs, env)
+    program = PEERS / "dagster-webserver/bin/dagster-webserver"
+    command = [str(program), "-f", "flow.py", "-h", "127.0.0.1", "-p", str(port)]
+    with _started(command, at, env):
+        _wait_for(f"http://127.0.0.1:{port}/server_info")
+        body = json.dumps({"query": QUERY}).encode()
+        yield Asked(port, [request("/graphql", port, method="POST", body=body)])
+
+
+def _run(peer: str, script: str, at: Path, runs: int, env: dict[str, str]) -> None:
+    began = time.perf_counter()
+    command = [str(PEERS / peer / "bin/python"), str(SCRIPTS / script), str(at), str(runs)]
+    done = subprocess.run(
+        command, env={**os.environ, **env}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr[-2000:]}")
+    progress(f"{peer}: {runs:,} runs in {time.perf_counter() - began:.1f} s")
+
+
+@contextlib.contextmanager
+def _started(command: list[str], at: Path, env: dict[str, str]) -> Iterator[None]:
+    """A server with its children, as a group of processes."""
+    with (at / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=at,
+            env={**os.environ, **env},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(20)
+
+
+def _wait_for(url: str) -> bytes:
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                body: bytes = answer.read()
+                return body
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
