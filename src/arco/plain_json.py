@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -29,8 +30,16 @@ def document_name(field: str) -> str:
     return DOCUMENT_NAMES.get(field, field)
 
 
-def plain(value: object) -> Any:
+_AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
+
+
+def plain(value: Any) -> Any:
     """`value` as JSON knows it. Times are UTC, with a Z; a field that is not set is left out."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:  # most values are
+        return value
+    if kind is list or kind is tuple:
+        return [each if type(each) in _AS_THEY_ARE else plain(each) for each in value]
     match value:
         case None | bool() | int() | str():
             return value
@@ -49,13 +58,26 @@ def plain(value: object) -> Any:
         case msgspec.Raw():
             return json.loads(bytes(value))
         case msgspec.Struct():
-            config, names = value.__struct_config__, value.__struct_fields__
-            tag = {config.tag_field: config.tag} if config.tag_field else {}
-            fields = ((name, getattr(value, name)) for name in names)
-            return tag | {document_name(n): plain(each) for n, each in fields if each is not UNSET}
+            document, fields = _document(type(value))
+            document = document.copy()
+            for name, field in fields:
+                each = getattr(value, field)
+                if type(each) in _AS_THEY_ARE:
+                    document[name] = each
+                elif each is not UNSET:
+                    document[name] = plain(each)
+            return document
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
         case Iterable():
             return [plain(item) for item in value]
         case _:
             return str(value)
+
+
+@functools.cache
+def _document(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """What every document of a struct begins with, and its fields: their names there, and here."""
+    config = kind.__struct_config__
+    tag = {config.tag_field: config.tag} if config.tag_field else {}
+    return tag, tuple((document_name(name), name) for name in kind.__struct_fields__)

@@ -41,8 +41,17 @@ def iso(time: datetime) -> str:
 
 
 def utc(time: datetime) -> datetime:
-    """Without a zone, as all our records are."""
-    return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    """Without a zone, as all our records are.
+
+    Raises Invalid for a time of the year 1 or 9999 that is of another year in UTC.
+    """
+    try:
+        return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise Invalid(
+            f"{time.isoformat()} is before the year 1 or after the year 9999 in UTC",
+            hint="give a time of our days",
+        ) from None
 
 
 def short(time: datetime) -> str:

@@ -47,6 +47,14 @@ def total(daily_orders: AssetIn["shop.daily_orders", all_upstream]) -> pa.Table:
     return pa.table({{"total": [daily_orders.arrow().num_rows]}})
 
 
+@asset
+def noted() -> pa.Table:
+    return pa.table({{"n": [1]}})
+
+
+new_totals = asset_sensor("new_totals", "shop.total", selection=[noted], interval="5s")
+
+
 @asset(retry=Retry(max_attempts=3, delay="1s"))
 def slow(ctx: AssetContext, orders: AssetIn["shop.orders"]) -> pa.Table:
     print("slow has begun", flush=True)
@@ -75,9 +83,10 @@ def thief() -> pa.Table:
     store = next(o for o in gc.get_objects() if isinstance(o, HttpStore))
     token = store._headers("")["Authorization"]
     found = [k for k, v in os.environ.items() if "arco_" in v or "TOKEN" in k or "KEY" in k]
+    key = (FLAGS / "key").read_bytes()  # other tests have workers on this machine, too
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if b"ARCO_TOKEN=" + b"arco_" in (process / "environ").read_bytes():
+            if b"ARCO_TOKEN=" + key in (process / "environ").read_bytes():
                 found.append(str(process))
         except OSError:
             pass
@@ -107,7 +116,7 @@ QUICK = ("--heartbeat", "0.5", "--zombie-after", "3", "--claim", "5", "--interva
 class Fleet:
     """A server, an orchestrator, and workers that know nothing but the server's address."""
 
-    def __init__(self, servo: Servo, *timing: str) -> None:
+    def __init__(self, servo: Servo, *timing: str, source: str = "") -> None:
         self.servo = servo
         self.timing = timing
         self.flags = servo.directory / "flags"
@@ -115,13 +124,14 @@ class Fleet:
         folder = servo.directory / "project"
         for each in (self.flags, self.elsewhere, folder):
             each.mkdir()
-        (folder / "shop.py").write_text(PROJECT.format(flags=self.flags))
+        (folder / "shop.py").write_text(source or PROJECT.format(flags=self.flags))
         servo.json("deploy", "--project", str(folder))
         made = servo.json(
             *("auth", "keys", "create", "fleet", "--role", "admin"),
             *("--scope", "workers.work", "--kind", "worker"),
         )
         self.key: str = made["key"]
+        (self.flags / "key").write_text(self.key)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self.server = self.serve()
@@ -134,9 +144,9 @@ class Fleet:
         assert json.loads(process.stdout.readline())["state"] == "started"
         return process
 
-    def worker(self, name: str, *options: str) -> subprocess.Popen[str]:
+    def worker(self, name: str, *options: str, **variables: str) -> subprocess.Popen[str]:
         """With an environment that has the key, and nothing of a store."""
-        env = {"HOME": str(self.elsewhere), "ARCO_TOKEN": self.key}
+        env = {"HOME": str(self.elsewhere), "ARCO_TOKEN": self.key, **variables}
         env |= {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
         api = f"http://127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "arco.cli", "worker", "--api", api, "--name", name]
@@ -196,8 +206,12 @@ def fleet(servo: Servo) -> Iterator[Fleet]:
 
 def test_a_worker_without_credentials_runs_checks_partitions_and_retries(fleet: Fleet) -> None:
     worker = fleet.worker("box")
+    fleet.until(lambda: fleet.servo.open().read.sensors().sensors()[0].cursor)
     run = fleet.run("shop.orders", "shop.daily_orders", "shop.total", "shop.thief")
     fleet.wait(run, "SUCCEEDED")
+    # A sensor of an asset looks through the server.
+    listed = ("runs", "list", "--asset", "shop.noted", "--state", "SUCCEEDED")
+    fleet.until(lambda: fleet.servo.json(*listed)["runs"])
     reader = fleet.servo.open().read.orchestration()
     tasks = {task.asset_key: task for task in reader.tasks(run)}
     assert tasks["shop.daily_orders"].attempt == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import smtplib
 import socket
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from arco.notifications.tables import (
     NotificationState,
     encode_items,
 )
-from arco.notifications.webhook import post
+from arco.notifications.webhook import explained, post
 from servo.contract.manifest import SecretRef
 from tests.kit.receivers import MailReceiver, WebReceiver, mail_receiver, web_receiver
 
@@ -257,6 +258,15 @@ def test_a_mail_server_that_says_nothing_is_left_in_time() -> None:
         silent.port = mute.getsockname()[1]
         outcome = courier(mail=smtp(silent, timeout_s=0.3)).deliver(row("mail"))
     assert outcome == DeliveryOutcome(False, "127.0.0.1: no answer in time")
+
+
+def test_a_timeout_of_the_socket_is_no_answer_in_time() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        pytest.raises(smtplib.SMTPServerDisconnected) as refused,
+    ):
+        smtplib.SMTP("127.0.0.1", mute.getsockname()[1], timeout=0.05)
+    assert explained(refused.value) == "no answer in time"
 
 
 def test_a_password_is_not_sent_to_a_server_without_tls(mail: MailReceiver) -> None:

@@ -9,12 +9,14 @@ Tests take `sales` as their own namespace, and `hr` as somebody else's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
 
+from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
 from arco.api.application import make_app
 from arco.api.authentication import Authenticator, LocalAccess
@@ -122,6 +124,8 @@ class ApiClient:
             for name, value in dict(prepared.get("headers") or {}).items()
             if name.lower() != "authorization" and value.isascii() and value.isprintable()
         }
+        if isinstance(data, dict):
+            data = urlencode(data)
         url = str(prepared["url"]).removeprefix("http://arco")
         json = prepared.get("json")
         if json is not None:
@@ -157,7 +161,9 @@ class ApiClient:
 
 
 class ApiWorld:
-    def __init__(self, workspace: Workspace, **settings: Any) -> None:
+    def __init__(
+        self, workspace: Workspace, log: Callable[[str], object] | None = None, **settings: Any
+    ) -> None:
         self.workspace = workspace
         self.tokens = _Tokens()
         given: dict[str, Any] = {"head_age_s": -1.0, "rate_burst": 1_000_000}
@@ -167,7 +173,12 @@ class ApiWorld:
         self.runner = asyncio.Runner()
         self._authenticators: list[Authenticator] = [self.local, self.tokens]
         self.server = ApiServer(
-            [self.served], self._authenticators, self.settings, workspace.clock, [self.served]
+            [self.served],
+            self._authenticators,
+            self.settings,
+            workspace.clock,
+            [self.served],
+            AccessLog(workspace.clock, log),
         )
         self.app = make_app(self.server, ROUTES, workspace.ids, self.local)
 

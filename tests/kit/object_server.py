@@ -38,12 +38,14 @@ class AllRules(ObjectRules, frozen=True):
 class _OpenObjects(Objects):
     def __init__(self, server: ApiServer, store: Store) -> None:
         super().__init__(server)
+        self._served = server.workspaces.values()
         self._store = store
 
     async def access(
         self, request: Request[Any, Any, Any], operation: str, route: str
     ) -> ObjectAccess:
-        return ObjectAccess(self._store, AllRules())
+        (served,) = self._served
+        return ObjectAccess(served, self._store, AllRules())
 
 
 @contextlib.contextmanager

@@ -6,12 +6,14 @@ from datetime import date, datetime, timedelta
 from itertools import product
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.execution.states import PartitionState, Quality
+from arco.orchestration.partition_looks import NEVER, PartitionLook
 from arco.orchestration.partition_space import Calendar, Names, Ranges, Space, merged
-from arco.orchestration.partition_status import NEVER, PartitionLook, PartitionStatuses
+from arco.orchestration.partition_status import PartitionStatuses
 from servo.contract.manifest import TimeDimension
 from servo.contract.partition import PartitionKey
 from tests.kit.depth import examples
@@ -69,8 +71,49 @@ def test_ranges_have_every_partition_once_with_its_status(
     assert expanded == model
     counted = {look: list(model.values()).count(look) for look in model.values()}
     assert {look: count for look, count in statuses.counts().items() if count} == counted
+    assert_marked_together(space, chosen, model)
+    assert_cells(statuses, list(singles.values()))
     only = [each for each in ranges if each.state == PartitionState.FAILED]
     assert list(statuses.ranges(["FAILED"])) == only
+
+
+STRANGERS = ["m=d:2031-01-01", "q=i:4", "m=d:2026-01-01,y=s:eu,z=s:eu,a=s:eu"]
+
+
+def assert_marked_together(
+    space: Space, chosen: list[Ranges], model: dict[str, PartitionLook]
+) -> None:
+    """Many keys at once are marked as each alone."""
+    statuses = PartitionStatuses(space, chosen)
+    keys = [*model, *STRANGERS]
+    codes = [statuses.code(look) for look in model.values()] + [0] * len(STRANGERS)
+    statuses.mark_all(pa.array(keys, pa.string()), pa.array(codes, pa.uint8()))
+    looks = {each.first: PartitionLook(each.state, each.quality) for each in statuses.each()}
+    assert (looks, statuses.outside) == (model, len(STRANGERS))
+
+
+def assert_cells(statuses: PartitionStatuses, looks: list[PartitionLook]) -> None:
+    """A cell has a look of its share, and no partition of it a worse one."""
+    if not looks:
+        return
+    whole = statuses.cells(len(looks))
+    order = whole.looks.index
+    assert [whole.looks[number] for number in expanded_runs(whole.runs)] == looks
+    for most in (1, 3):
+        cells = statuses.cells(most)
+        shares = [looks[at : at + cells.share] for at in range(0, len(looks), cells.share)]
+        assert len(shares) <= most
+        worst = [min(share, key=order) for share in shares]
+        assert [cells.looks[number] for number in expanded_runs(cells.runs)] == worst
+    for place, each in enumerate(statuses.each()):
+        start, around = statuses.range_at(place)
+        assert start <= place < start + around.partitions
+        assert (around.state, around.quality) == (each.state, each.quality)
+
+
+def expanded_runs(runs: list[int]) -> list[int]:
+    pairs = zip(runs[::2], runs[1::2], strict=True)
+    return [number for number, times in pairs for _ in range(times)]
 
 
 def keys_between(space: Space, chosen: list[Ranges], first: str, last: str) -> list[str]:

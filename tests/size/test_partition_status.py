@@ -6,8 +6,9 @@ import tracemalloc
 from datetime import date, timedelta
 
 from arco.execution.states import PartitionState, Quality
+from arco.orchestration.partition_looks import PartitionLook
 from arco.orchestration.partition_space import Calendar, Names, Space
-from arco.orchestration.partition_status import PartitionLook, PartitionStatuses
+from arco.orchestration.partition_status import PartitionStatuses
 from servo.contract.manifest import TimeDimension
 
 GOOD = PartitionLook(PartitionState.MATERIALIZED, Quality.PASSED)

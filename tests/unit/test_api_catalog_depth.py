@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from arco.lineage.reader import Node
 from arco.security.permissions import Role
 from servo.contract.manifest import Manifest
 from tests.kit.api import SHOP, ApiClient, ApiWorld, Company
@@ -107,6 +108,24 @@ def test_personal_columns_are_listed_explained_and_overridden(world: ApiWorld) -
     renamed = owner.post(f"{path}/rename", {"column": "phone_number", "new_name": "phone"})
     assert renamed.status_code == 200, renamed.text
     assert owner.post(f"{path}/drop", {"column": "phone"}).status_code == 200
+
+
+def test_search_finds_personal_data_of_columns_that_the_caller_does_not_see(
+    world: ApiWorld,
+) -> None:
+    for asset in ("hr.notes", "sales.notes"):
+        columns = f"/assets/{asset}/columns"
+        assert world.owner.post(columns, {"name": "mail", "type": "string"}).status_code == 201
+    path = "/assets/hr.notes/columns"
+    world.owner.send("PATCH", path, json={"column": "mail", "pii": "email"})
+    world.workspace.commands.lineage.add(Node("hr.notes", "mail"), Node("sales.notes", "mail"))
+
+    def found(client: ApiClient) -> list[tuple[str, str]]:
+        hits = client.get("/search", q="has:pii")["hits"]
+        return [(hit["asset"], hit["matches"][0]["text"]) for hit in hits]
+
+    assert found(world.owner) == [("hr.notes", "mail"), ("sales.notes", "mail")]
+    assert found(world.client(Role.VIEWER, "sales")) == [("sales.notes", "mail")]
 
 
 def test_terms_have_versions_and_show_their_uses(world: ApiWorld) -> None:

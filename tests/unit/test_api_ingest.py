@@ -132,3 +132,12 @@ def test_checks_of_others_leave_those_of_the_asset_alone(world: ApiWorld) -> Non
     assert owner.post("/assets/sales.total/check-results", body).status_code == 201
     after = owner.get("/assets/sales.total/checks")["items"]
     assert len(after) == len(before) + 1
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+def test_a_time_that_utc_cannot_have_is_refused(world: ApiWorld, time: str) -> None:
+    editor = world.client(Role.EDITOR, "sales")
+    event = _event("sales.notes", eventTime=time)
+    assert editor.post("/lineage", event).status_code == 400
+    report = {"id": "odd", "made_at": time}
+    assert editor.post("/assets/sales.notes/materializations", report).status_code == 400

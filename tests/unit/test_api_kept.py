@@ -37,7 +37,7 @@ def at_hand(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> Any:
     """From its call on, a request that needs a thread fails."""
 
     def only() -> None:
-        async def refused(call: object) -> None:
+        async def refused(call: object, served: object = None) -> None:
             raise AssertionError("an answer that was kept took a thread")
 
         monkeypatch.setattr(world.server, "in_thread", refused)

@@ -156,7 +156,13 @@ def test_a_role_counts_at_once_and_a_group_of_the_settings_too(
 
 
 def test_without_a_session_the_page_learns_where_to_log_in(world: LoginWorld) -> None:
-    assert world.get("/auth/session").json() == {"caller": None, "login": "/auth/login"}
+    nobody: dict[str, Any] = {
+        "caller": None,
+        "login": "/auth/login",
+        "workspaces": [],
+        "development": "",
+    }
+    assert world.get("/auth/session").json() == nobody
     stale = {"arco_session": "arco_session_AAAA"}
     assert world.get("/auth/session", stale).json()["caller"] is None
 
@@ -281,6 +287,7 @@ def test_the_command_line_gets_a_session_of_its_own(world: LoginWorld) -> None:
     wrong = {**body, "verifier": "w" * 43}
     assert world.browser.send("POST", "/auth/token", json=wrong).status_code == 401
     token = world.browser.send("POST", "/auth/token", json=body).json()["token"]
+    assert world.browser.send("POST", "/auth/token", json=body).status_code == 401  # once
     client = ApiClient(world, token)
     assert "sales" in {row["namespace"] for row in client.get("/assets")["items"]}
     sent = {**cookie_header(cookies), "X-Arco-Csrf": "1"}

@@ -17,6 +17,8 @@ from arco.api.routes import NoBody, Route
 from arco.api.table import ROUTES
 from arco.security.permissions import PERMISSIONS, Role
 from tests.kit.api import ApiWorld, Company
+from tests.kit.hanging import HangingStore
+from tests.kit.workspace import make_workspace
 
 NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 """An id that nothing has."""
@@ -30,6 +32,7 @@ BODIES: dict[str, Any] = {
     "remove_edge": {"source": {"asset": "$asset"}, "target": {"asset": "sales.notes"}},
     "trigger_run": {"selection": ["$asset"]},
     "preview_run": {"selection": ["$asset"]},
+    "plan_run": {"request": {"selection": ["$asset"]}},
     "cancel_request": {"key": "$request"},
     "create_backfill": {"selection": ["$asset"]},
     "preview_backfill": {"selection": ["$asset"]},
@@ -112,6 +115,15 @@ def world(company: Company) -> Iterator[ApiWorld]:
     world.close()
 
 
+@pytest.fixture(scope="module")
+def watched(company: Company) -> Iterator[tuple[ApiWorld, HangingStore]]:
+    """A server whose calls of the store are written down."""
+    store = HangingStore(company.town.crowd.store)
+    world = ApiWorld(make_workspace(store, 78, clock=company.town.crowd.clock))
+    yield world, store
+    world.close()
+
+
 @functools.cache
 def _values(company: Company) -> dict[str, dict[str, str]]:
     """For each parameter: somebody else's, and what is not there."""
@@ -137,6 +149,7 @@ def _values(company: Company) -> dict[str, dict[str, str]]:
         "key": {"foreign": NOTHING, "absent": NOTHING},
         "request": {"foreign": company.hr_request, "absent": NOTHING},
         "position": {"foreign": "1", "absent": "999999"},
+        "place": {"foreign": "0", "absent": "0"},
         "term": {"foreign": "nothing", "absent": "nothing"},
     }
 
@@ -202,6 +215,22 @@ def test_foreign_is_answered_as_absent(
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
+def test_foreign_costs_the_store_what_absent_costs(
+    watched: tuple[ApiWorld, HangingStore], company: Company, route: Route[Any]
+) -> None:
+    """What is not seen does not show in how long an answer takes: once both were asked for, the
+    server asks the store for the same, in the same order. A server reads each file once."""
+    world, store = watched
+    calls: dict[str, list[tuple[str, str]]] = {}
+    for which in ("foreign", "absent", "foreign", "absent"):
+        store.calls.clear()
+        _send(world, company, route, Role.OWNER, which)
+        calls[which] = [(op, path.rpartition("/")[0]) for op, path in store.calls]
+    assert calls["foreign"] == calls["absent"]
+    assert store.by_loop == []
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
 def test_a_stranger_finds_no_workspace(world: ApiWorld, route: Route[Any]) -> None:
     stranger = world.client(Role.OWNER, tenant="rival")
     body: object = {} if route.kind == "write" else None
@@ -210,3 +239,39 @@ def test_a_stranger_finds_no_workspace(world: ApiWorld, route: Route[Any]) -> No
         404,
         "there is no workspace acme/prod",
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/events"),
+        ("GET", "/files/state/catalog/assets/base/x.parquet"),
+        ("GET", "/signed/state/catalog/assets/base/x.parquet?expires=1&signature=x"),
+        ("GET", "/objects/plans/x.json"),
+        ("POST", "/query"),
+        ("GET", "/work/objects/plans/x.json"),
+        ("GET", "/work/w/settings"),
+        ("POST", "/work/w/claims"),
+        ("POST", "/sensors/main/hook/events"),
+        ("GET", "/assets"),
+        ("POST", "/assets"),
+    ],
+)
+def test_a_workspace_of_another_tenant_is_as_absent_as_one_that_is_not_there(
+    watched: tuple[ApiWorld, HangingStore], method: str, path: str
+) -> None:
+    """Byte for byte but the request's id and the name that was sent, and with the same calls."""
+    world, store = watched
+    stranger = world.client(Role.OWNER, tenant="rival")
+    answers: dict[str, Any] = {}
+    for tenant in ("acme", "none", "acme", "none"):
+        store.calls.clear()
+        url = f"/api/v1/workspaces/{tenant}/prod{path}"
+        response = stranger.send(method, url, json={} if method == "POST" else None)
+        document = response.json() if "json" in response.headers["content-type"] else response.text
+        if isinstance(document, dict):
+            document.pop("request_id", None)
+        text = json.dumps(document, sort_keys=True).replace(f"{tenant}/prod", "<named>")
+        answers[tenant] = response.status_code, text, [op for op, _ in store.calls]
+    assert answers["acme"] == answers["none"]
+    assert answers["acme"][0] in (400, 401, 403, 404)

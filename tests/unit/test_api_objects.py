@@ -8,6 +8,7 @@ import pytest
 
 from arco.app import Workspace
 from arco.errors import NotFound
+from arco.orchestration.tables import DEPLOYMENTS, RUNS
 from arco.security.permissions import Role
 from arco.state.system import OUTCOMES
 from arco.storage.memory import MemoryStore
@@ -90,8 +91,36 @@ def test_a_part_of_a_root_manifest_tells_no_more_than_the_whole(world: ApiWorld)
     assert beyond.status_code == 400
 
 
-def test_objects_are_for_those_who_see_everything(world: ApiWorld) -> None:
-    for role in (Role.VIEWER, Role.OWNER):
-        restricted = world.client(role, "sales")
-        for path in ("/objects?prefix=plans/", "/objects/manifests/head.json", "/objects/x"):
-            assert restricted.send("GET", path).status_code == 403
+def test_who_sees_some_namespaces_gets_what_is_of_them(world: ApiWorld) -> None:
+    sales = world.client(Role.OWNER, "sales")
+    assert sales.send("GET", "/objects/manifests/head.json").status_code == 200
+    for path in ("/objects?prefix=state/", "/objects?prefix=plans/", "/objects/keys/tasks.json"):
+        assert sales.send("GET", path).status_code == 404
+    roots = [path for path in _listed(sales, "manifests/") if root_generation(path)]
+    bare = sales.send("GET", f"/objects/{roots[-1]}").text
+    assert "state/" not in bare and "ledger/" not in bare
+    assert world.owner.send("GET", f"/objects/{roots[-1]}").text != bare
+    manifests = world.workspace.read.snapshot().all(DEPLOYMENTS)
+    codes = {
+        row.project: sales.send("GET", f"/objects/artifacts/{row.manifest}.json").status_code
+        for row in manifests
+    }
+    assert codes == {"main": 200, "people": 404}
+
+
+def test_plans_and_logs_of_others_are_not_there(world: ApiWorld) -> None:
+    sales = world.client(Role.OWNER, "sales")
+    for run in world.workspace.read.snapshot().all(RUNS):
+        tasks = world.workspace.read.orchestration().tasks(run.run_id)
+        is_own = any(task.asset_key.startswith("sales.") for task in tasks)
+        answer = sales.send("GET", f"/objects/plans/{run.plan_id}.json")
+        assert answer.status_code == (200 if is_own else 404)
+        assert "hr." not in answer.text.replace(run.plan_id, "")
+        store = world.workspace.store
+        log = f"logs/{run.run_id}/{tasks[0].task_id}/1.n.000000.log"
+        store.put(log, b"INFO read hr.salaries and sales.orders\n", Mode.OVERWRITE)
+        assert bool(_listed(sales, f"logs/{run.run_id}/")) == is_own
+        answer = sales.send("GET", f"/objects/{log}")
+        assert answer.status_code == (200 if is_own else 404)
+        if is_own:
+            assert answer.text == "INFO read (hidden) and sales.orders\n"

@@ -78,13 +78,24 @@ def test_rows_are_bounded_and_that_is_said(world: ApiWorld) -> None:
     assert (document["rows"], document["truncated"]) == ([[0], [1], [2]], True)
 
 
-def test_arrow_is_for_those_who_see_everything(world: ApiWorld) -> None:
+def test_arrow_answers_are_filtered_too(world: ApiWorld) -> None:
     arrow = "application/vnd.apache.arrow.stream"
     response = world.owner.post("/query", {"sql": KEYS}, Accept=arrow)
     assert response.headers["content-type"] == arrow
     assert pa.ipc.open_stream(response.content).read_all().num_rows > 3
-    refused = world.client(Role.VIEWER, "sales").post("/query", {"sql": KEYS}, Accept=arrow)
-    assert refused.status_code == 403
+    filtered = world.client(Role.VIEWER, "sales").post("/query", {"sql": KEYS}, Accept=arrow)
+    own = pa.ipc.open_stream(filtered.content).read_all().to_pylist()
+    assert own and all("hr" not in str(row) for row in own)
+
+
+def test_texts_are_filtered_before_a_query_sees_them(world: ApiWorld) -> None:
+    """So that no part of a hidden name can be cut out of one."""
+    workspace = world.workspace
+    workspace.commands.catalog.update_asset("sales.notes", description="made of hr.salaries, daily")
+    viewer = world.client(Role.VIEWER, "sales")
+    sql = "SELECT regexp_extract(description, 'of (.*),', 1) FROM catalog.assets WHERE name='notes'"
+    assert rows(viewer, sql) == [["(hidden)"]]
+    assert rows(world.owner, f"{sql} AND namespace='sales'") == [["hr.salaries"]]
 
 
 def test_files_of_filtered_tables_are_out_of_reach(world: ApiWorld) -> None:

@@ -221,6 +221,34 @@ def test_partitions_come_as_ranges_with_counts(world: ApiWorld) -> None:
     ] or document["ranges"]
 
 
+def test_partitions_come_as_a_picture_with_the_worst_of_each_cell(world: ApiWorld) -> None:
+    path = "/assets/sales.orders/partition-map"
+    whole = world.owner.get(path)
+    ranges = world.owner.get("/assets/sales.orders/partitions")["ranges"]
+    pairs = list(zip(whole["runs"][::2], whole["runs"][1::2], strict=True))
+    assert [(whole["looks"][at]["state"], times) for at, times in pairs] == [
+        (each["state"], each["partitions"]) for each in ranges
+    ]
+    one = world.owner.get(path, cells=1)
+    assert (one["share"], len(one["runs"])) == (one["partitions"], 2)
+    first = world.owner.get(f"{path}/0")
+    assert (first["partition"], first["range"]) == (ranges[0]["first"], ranges[0])
+    assert world.owner.send("GET", f"{path}/{one['partitions']}").status_code == 404
+    assert world.client(Role.VIEWER, "hr").send("GET", path).status_code == 404
+
+
+def test_tasks_of_a_run_come_in_pages_in_the_order_of_the_plan(
+    world: ApiWorld, company: Company
+) -> None:
+    path = f"/runs/{company.both_run}/tasks"
+    tasks = world.owner.get(path)["items"]
+    assert [task["index"] for task in tasks] == list(range(len(tasks)))
+    assert world.owner.get(path, page_size=1)["items"] == tasks[:1]
+    state = tasks[-1]["state"]
+    assert world.owner.get(path, state=state)["items"] == [t for t in tasks if t["state"] == state]
+    assert world.owner.get(f"/runs/{company.both_run}", waiting="false")["waiting"] == []
+
+
 def test_search_finds_what_the_caller_sees(world: ApiWorld) -> None:
     found = world.owner.get("/search", q="notes")
     assert [hit["asset"] for hit in found["hits"]] == ["hr.notes", "sales.notes"]
@@ -262,3 +290,17 @@ def test_no_answer_to_a_restricted_caller_names_what_is_hidden(
         ).text
         leaks += [route.operation for secret in ("hr.", "salaries", "people") if secret in text]
     assert leaks == []
+
+
+@pytest.mark.parametrize("namespaces", [("sales",), ("hr",), ("sales", "hr"), ("nowhere",)])
+def test_a_list_has_the_runs_of_which_the_caller_sees_a_task(
+    world: ApiWorld, namespaces: tuple[str, ...]
+) -> None:
+    expected = []
+    for run in world.owner.pages("/runs", 3):
+        tasks = world.owner.pages(f"/runs/{run['run_id']}/tasks", 50)
+        if {task["asset"].partition(".")[0] for task in tasks} & set(namespaces):
+            expected.append(run["run_id"])
+    caller = world.client(Role.VIEWER, *namespaces)
+    for size in (1, 2, 50):
+        assert [run["run_id"] for run in caller.pages("/runs", size)] == expected

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from arco.api.webhooks import FAILED_S, KEPT_S, WebhookSecrets, signing_key
+from arco.api.webhooks import FAILED_S, KEPT_S, WebhookSecrets, is_allowed, signing_key
 from arco.clock import SystemClock
 from arco.errors import Denied, Unavailable
 from arco.security.permissions import Role
@@ -187,3 +187,23 @@ def test_keys_push_too(world: ApiWorld) -> None:
     operator = world.client(Role.OPERATOR, "sales")
     answer = operator.post("/sensors/main/open/messages", {"id": "one", "payload": "x"})
     assert answer.status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "expected"),
+    [
+        ("env:WEBHOOK_SHOP", "env:WEBHOOK_*", True),
+        ("env:HOME", "env:WEBHOOK_*", False),
+        ("vault:secret/hooks/shop", "vault:secret/hooks/*", True),
+        ("vault:secret/hooks/shop/admin", "vault:secret/hooks/*", False),
+        ("vault:secret/hooks", "vault:secret/hooks/*", False),
+        ("vault:secret/other/shop", "vault:*/shop", False),
+        ("vault:secret/hooks/shop/admin", "vault:secret/hooks/**", True),
+        ("vault:secret/hooks", "vault:secret/hooks/**", False),
+        ("vault:secret/other", "vault:secret/hooks/**", False),
+    ],
+)
+def test_a_star_in_what_is_allowed_stays_within_a_part_of_the_path(
+    name: str, pattern: str, expected: bool
+) -> None:
+    assert is_allowed(name, pattern) is expected

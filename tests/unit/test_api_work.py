@@ -31,7 +31,7 @@ from arco.storage.memory import MemoryStore
 from arco.transport.liveness import LivenessRecord, Progress, records
 from arco.transport.queues.objectstore import contents
 from arco.worker.failures import TaskFailed
-from arco.worker.sensing import check_reads_tables
+from arco.worker.sensing import check_reads_others
 from servo.contract.sensing import SensorCall
 from servo.contract.task import Materialization, TaskRequest, TaskResult
 from tests.kit.api import ApiClient, ApiWorld
@@ -498,11 +498,39 @@ def test_a_variable_that_was_taken_is_gone_from_the_process() -> None:
     assert (done.stdout, done.stderr) == ("ok\n", "")
 
 
-def test_a_sensor_of_versions_is_refused_with_what_to_do() -> None:
+def test_versions_of_another_workspace_are_refused_with_what_to_do() -> None:
     call = SensorCall(
-        sensor_id="shop/new", name="new", kind="asset", number=0, asset="sales.orders"
+        sensor_id="shop/new",
+        name="new",
+        kind="asset",
+        number=0,
+        asset="sales.orders",
+        workspace="other",
     )
     with pytest.raises(TaskFailed) as refused:
-        check_reads_tables(HttpStore("https://arco.example/work"), call)
+        check_reads_others(HttpStore("https://arco.example/work"), call)
     assert refused.value.info.code == "sensor.needs_store"
-    check_reads_tables(MemoryStore(SystemClock()), call)
+    check_reads_others(MemoryStore(SystemClock()), call)
+
+
+def test_an_evaluation_looks_for_versions_of_its_asset_through_the_server(fleet: Fleet) -> None:
+    new_orders = "asset_sensor('new_orders', 'sales.orders', selection=[total])"
+    deploy(fleet.workspace, f"{PROJECT}\nnew_orders = {new_orders}\n")
+    fleet.tick()
+    (sensing,) = [t for t in fleet.claim(fleet.worker) if request_of(t).sensor is not None]
+    evaluation = fleet.as_task(sensing)
+    first = evaluation.get("/work/versions")
+    assert (first["versions"], first["more"]) == ([], False)
+    fleet.run("sales.orders")
+    (task,) = fleet.claim(fleet.worker, "t2", wait_s=20)
+    assert fleet.as_task(task).send("GET", "/work/versions").status_code == 403
+    assert fleet.worker.send("GET", "/work/versions").status_code == 403
+    fleet.finish(fleet.worker, task)
+    fleet.tick()
+    (version,) = evaluation.get("/work/versions", cursor=first["cursor"])["versions"]
+    assert (version["asset"], version["version"]) == ("sales.orders", 1)
+    beyond = evaluation.send("GET", "/work/versions", params={"cursor": "999999"})
+    assert (beyond.status_code, evaluation.send("GET", "/work/versions?cursor=x").status_code) == (
+        400,
+        400,
+    )

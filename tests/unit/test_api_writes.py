@@ -284,3 +284,17 @@ def test_a_link_works_once(world: ApiWorld) -> None:
     link = f"/local/{world.local.code}"
     statuses = [world.without_token().send("GET", link).status_code for _ in range(2)]
     assert statuses == [303, 404]
+
+
+def test_bodies_of_all_requests_together_are_bounded(company: Company) -> None:
+    world = ApiWorld(company.town.fresh(), bodies_bytes=1_000)
+    try:
+        answers = [
+            world.owner.post("/assets", {"asset": f"sales.a{number}", "description": text})
+            for number, text in enumerate(["x" * 800, "x" * 2_000, "x" * 800, "x" * 800])
+        ]
+    finally:
+        world.close()
+    # What one request took is given back, also by the one that was refused.
+    assert [each.status_code for each in answers] == [201, 503, 201, 201]
+    assert answers[1].json()["code"] == "busy"

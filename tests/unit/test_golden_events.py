@@ -48,19 +48,21 @@ columns that are in the data alone, and what of a declared column is in the data
 LATER = {
     *("declared_by", "actual_type", "actual_nullable", "difference", "status", "first_version"),
     *("last_version", "lacking_version", "field_id", "renaming_to", "updated_at"),
-    *("observed_at", "named_at"),
+    *("observed_at", "named_at", "materialization_id", "outputs"),
 }
 DESCRIBED = {
     "security.audit": {
         *("action", "namespace", "resource_type", "resource_id", "resource_name"),
         *("changes", "seal"),
-    }
+    },
+    "lineage.column_states": {"coverage", "outputs"},
 }
-"""What a later program may tell in more detail of the same record (ADR 37). Its hash stays."""
+"""What a later program may tell in more detail of the same record (ADR 37). Its hash stays. Of
+states of columns: how many outputs count for them, also in the row of coverage that they hold."""
 MARKS = {
     "catalog.columns": "declared_by",
     "catalog.column_renames": "in_data_at",
-    "lineage.column_coverage": "materialization_id",
+    "lineage.column_coverage": "state_position",
 }
 """Fields that rows have which were recorded since."""
 

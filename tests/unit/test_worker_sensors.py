@@ -19,6 +19,7 @@ from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode
 from arco.tasks.failure import TaskFailed
+from arco.transport.work_messages import NewVersions
 from arco.worker import sensor_files
 from arco.worker.attempt import Assignment, Shared
 from arco.worker.capture import LogCapture
@@ -27,7 +28,7 @@ from arco.worker.loader import Loader
 from arco.worker.secrets import NO_REDACTION, SecretValues
 from arco.worker.sensing import Evaluation, SensorAttempt, open_folder, open_workspace
 from arco.worker.sensor_files import new_files
-from arco.worker.sensor_versions import new_versions
+from arco.worker.sensor_versions import looked_at
 from arco.worker.stopping import Stopping
 from servo.contract.sensing import SensorAnswer, SensorCall, SensorRun
 from servo.contract.task import CodeRef, TaskRequest
@@ -178,7 +179,7 @@ def test_versions_of_an_asset_are_new_from_the_first_look_on() -> None:
 
     def look(cursor: str, asset: str = "city.alone") -> Any:
         found = make_workspace(store, 2, clock=clock)
-        return new_versions(found.store, found.tenant, found.name, clock, asset, cursor)
+        return looked_at(found.store, found.tenant, found.name, clock, asset, cursor)
 
     def run(*selection: str) -> None:
         crowd = Crowd(store, clock, trigger(w, *selection))
@@ -188,14 +189,14 @@ def test_versions_of_an_asset_are_new_from_the_first_look_on() -> None:
 
     run("city.alone")
     first = look("")
-    assert (first.versions, first.more) == ((), False)
+    assert (first.versions, first.more) == ([], False)
     assert look(first.cursor).cursor is None  # nothing is new, and nothing is to be recorded
     run("city.top")
-    assert look(first.cursor) == ((), None, False)
+    assert look(first.cursor) == NewVersions()
     run("city.alone")
     found = look(first.cursor)
     assert [(v.asset, v.partition, v.version) for v in found.versions] == [("city.alone", "", 2)]
-    assert look(found.cursor).versions == ()
+    assert look(found.cursor).versions == []
     with pytest.raises(TaskFailed, match=r"there is no asset city\.none in the workspace"):
         look("", "city.none")
     with pytest.raises(TaskFailed, match="beyond the log"):

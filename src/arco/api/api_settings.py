@@ -20,6 +20,13 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that read or write the store at once."""
     waiting: int = 200
     """Requests that may wait for one of them; more are answered with 503."""
+    look_wait_s: float = 5.0
+    """So long requests wait for a look at the newest generation; then they are answered with 503,
+    and so are those that come while it is still under way."""
+    stale_keys_s: float = 60.0
+    """So long keys and roles hold as they were last seen while the store does not answer."""
+    bodies_bytes: int = 256 * MIB
+    """Of all requests at once; one that would be too much is answered with 503."""
     queries: int = 2
     """Of SQL, at once: each has a process with memory of its own."""
     head_age_s: float = 0.25

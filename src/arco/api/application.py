@@ -26,6 +26,7 @@ from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
 from arco.api.query import answer_query
 from arco.api.routes import Route
+from arco.api.rows import answer_rows
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
 from arco.api.webhooks import WebhookSecrets, receive_event
@@ -58,6 +59,7 @@ def make_app(
             *_files(server),
             _stream(server),
             _query(server),
+            _rows(server),
             *[_work(server, each) for each in WORK_ROUTES],
             *_objects(objects or Objects(server)),
             _webhook(server),
@@ -151,6 +153,13 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
     return _http("POST", f"{PREFIX}/query", query)
 
 
+def _rows(server: ApiServer) -> HTTPRouteHandler:
+    async def rows(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_rows(server, request)
+
+    return _http("POST", f"{PREFIX}/rows", rows)
+
+
 def _work(server: ApiServer, route: WorkRoute) -> HTTPRouteHandler:
     async def work(request: Request[Any, Any, Any]) -> Answer:
         return await answer_work(server, route, request)
@@ -167,6 +176,7 @@ def _objects(objects: Objects) -> list[HTTPRouteHandler]:
         ("PUT", "/work/objects/{path:path}", objects.put_object),
         ("DELETE", "/work/objects/{path:path}", objects.delete_object),
         ("GET", "/work/metadata/{path:path}", objects.object_metadata),
+        ("GET", "/work/versions", objects.new_versions),
         ("POST", "/work/uploads/{path:path}", objects.begin_upload),
     ]
     return [_raw(method, path, handle) for method, path, handle in table]
@@ -241,7 +251,10 @@ def _of_litestar(error: HTTPException) -> Error:
 def _beside(
     server: ApiServer, routes: Sequence[Route[Any]], local: LocalAccess | None
 ) -> list[HTTPRouteHandler]:
-    openapi = msgspec.json.encode(document(routes))
+    @functools.cache
+    def openapi() -> bytes:
+        """Made when somebody asks for it: it takes as long as all else of a start."""
+        return msgspec.json.encode(document(routes))
 
     async def healthz(request: Request[Any, Any, Any]) -> Answer:
         exchange_of(request.scope).route = "/healthz"
@@ -252,12 +265,12 @@ def _beside(
         if server.draining.is_set():
             raise ApiError("unavailable", "the server stops", code="draining")
         for served in server.workspaces.values():
-            await server.in_thread(served.newest)
+            await server.in_thread(served.newest, served)
         return Answer(200, b'{"status":"ready"}')
 
     async def get_openapi(request: Request[Any, Any, Any]) -> Answer:
         exchange_of(request.scope).route = "/api/v1/openapi.json"
-        return Answer(200, openapi)
+        return Answer(200, await server.in_thread(openapi))
 
     async def me(request: Request[Any, Any, Any]) -> Answer:
         exchange_of(request.scope).route = "/api/v1/me"

@@ -64,6 +64,8 @@ class Edge:
                 scope[SCOPE_KEY] = exchange  # type: ignore[literal-required]
                 await self._app(scope, receive, send_on)
         finally:
+            for end in exchange.on_end:
+                end()
             self._access.note(exchange, self._clock.monotonic() - began)
 
     async def _send_kept(

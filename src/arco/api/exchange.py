@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from litestar.datastructures import Cookie
@@ -31,6 +31,10 @@ class Exchange:
     status: int = 0
     bytes: int = 0
     error_code: str = ""
+    body_bytes: int = 0
+    """Of the request, in memory."""
+    on_end: list[Callable[[], None]] = field(default_factory=list)
+    """What is done when it has been answered."""
     visible: Visible = NOTHING
     """What the caller sees of the workspace, once that is known."""
 

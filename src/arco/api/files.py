@@ -16,12 +16,16 @@ from arco.api.exchange import Answer, RequestHeaders, exchange_of, raw_rest
 from arco.api.file_urls import CACHED_S, LIFE
 from arco.api.parameters import parse
 from arco.api.reads.files import CHANGES, PERMISSION, require_all, stored_file
+from arco.api.reads.objects import PERMISSION as OBJECTS_PERMISSION
+from arco.api.reads.objects import part_of
 from arco.api.routes import AtParameters, Parameters
+from arco.api.seen import Seen
+from arco.api.seen_objects import SeenObjects
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
 from arco.clock import Clock
 from arco.errors import Error, Invalid
-from arco.security.permissions import Permission
+from arco.storage.signing import Response as SignedAnswer
 from arco.storage.signing import Signer, SigningKey, byte_range, plain_range, preflight, respond
 
 OPERATION: Final = "get_file"
@@ -48,7 +52,7 @@ async def answer_file(server: ApiServer, request: Request[Any, Any, Any]) -> Ans
     range_header = RequestHeaders(scope).get("range")
     is_head = scope["method"] == "HEAD"
     return await server.in_thread(
-        lambda: _answer(server, served, parameters, path, range_header, is_head=is_head)
+        lambda: _answer(server, served, parameters, path, range_header, is_head=is_head), served
     )
 
 
@@ -56,29 +60,33 @@ async def answer_object(server: ApiServer, request: Request[Any, Any, Any]) -> A
     """An object of the store, for readers elsewhere."""
     scope, exchange = request.scope, exchange_of(request.scope)
     exchange.route, exchange.operation = "/objects/{path}", "get_stored_object"
-    exchange.permission = PERMISSION.value
+    exchange.permission = OBJECTS_PERMISSION.value
     caller = await server.authenticate(request, is_read=True)
     at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
     served = server.admit(caller, exchange, *at)
     caller = caller.at(*at)
-    visible = exchange.visible = may(caller, PERMISSION)
-    require_all(visible)
-    may(caller, Permission.RUNS_READ)
+    exchange.visible = may(caller, OBJECTS_PERMISSION)
     parse(Parameters, {}, scope["query_string"])
     path = str(scope["path_params"]["path"]).removeprefix("/")
     range_header = RequestHeaders(scope).get("range")
 
     def call() -> Answer:
-        whole = served.view(AtParameters(), caller).sees_security
+        view = served.view(AtParameters(), caller)
         bounds = None if range_header is None else plain_range(range_header)
-        if bounds is None:
-            return Answer(200, served.objects.get(path, whole=whole), OBJECT)
-        data = served.objects.part(path, *bounds, whole=whole)
+        if not view.sees_objects:
+            data = SeenObjects(Seen(view, view.sees_runs_of)).get(path)
+            if bounds is None:
+                return Answer(200, data, OBJECT)
+            data = part_of(path, data, *bounds)
+        elif bounds is None:
+            return Answer(200, served.objects.get(path, whole=view.sees_security), OBJECT)
+        else:
+            data = served.objects.part(path, *bounds, whole=view.sees_security)
         start, length = bounds
         sent = {"Content-Range": f"bytes {start}-{start + length - 1}/*"}
         return Answer(206, data, OBJECT, sent)
 
-    return await server.in_thread(call)
+    return await server.in_thread(call, served)
 
 
 def _answer(
@@ -157,21 +165,22 @@ async def answer_signed(server: ApiServer, request: Request[Any, Any, Any]) -> A
             (scope["path_params"]["tenant"], scope["path_params"]["workspace"])
         )
         # Of a workspace that is not there nothing is signed, and the answer is the same.
-        signer = _nobody(server.clock) if served is None else served.signer
         any_served = served or next(iter(server.workspaces.values()))
         # Raw, as it was signed.
         rest = raw_rest(scope, _SEGMENTS)
         target = f"/signed/{rest}?{scope['query_string'].decode('latin-1')}"
-        answer = await server.in_thread(
-            lambda: respond(
+
+        def send() -> SignedAnswer:
+            return respond(
                 any_served.workspace.store,
-                signer,
+                _nobody(server.clock) if served is None else served.signer,
                 target,
                 range_header=headers.get("range"),
                 origin=origin,
                 now=server.clock.now(),
             )
-        )
+
+        answer = await server.in_thread(send, any_served)
     sent = dict(answer.headers)
     media_type = sent.pop("Content-Type", "application/octet-stream")
     sent.pop("Content-Length", None)

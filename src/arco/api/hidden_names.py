@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from arco.api.views import View
 from arco.catalog.tables import NAMESPACES
+from arco.columns.quoting import literal
 from arco.orchestration.tables import PROJECT_NAMESPACES
 from arco.security.visibility import Visible
 
@@ -30,17 +31,37 @@ def all_namespaces(view: View) -> frozenset[str]:
     return view.derived("namespaces", read)
 
 
+def hidden_namespaces(view: View, visible: Visible) -> frozenset[str]:
+    """Those that a caller does not see."""
+    if visible.namespaces is None:
+        return frozenset()
+    return all_namespaces(view) - visible.namespaces
+
+
 def without_hidden_names(view: View, visible: Visible, document: Any) -> Any:
     """A document of JSON values for a caller."""
-    if visible.namespaces is None:
-        return document
-    hidden = all_namespaces(view) - visible.namespaces
-    return _Scrubbing(hidden).value(document) if hidden else document
+    hidden = hidden_namespaces(view, visible)
+    return Scrubbing(hidden).value(document) if hidden else document
 
 
-class _Scrubbing:
+class Scrubbing:
+    """Replaces names of assets of some namespaces."""
+
     def __init__(self, hidden: frozenset[str]) -> None:
         self._hidden = hidden
+
+    @property
+    def names(self) -> str:
+        """A regular expression, of RE2, that every text with such a name matches."""
+        return rf"\b(?:{'|'.join(sorted(map(re.escape, self._hidden)))})\.[a-z]"
+
+    @property
+    def sql(self) -> str:
+        """The replacement as an expression of SQL, with the place `{text}`."""
+        names = "|".join(sorted(map(re.escape, self._hidden)))
+        pattern = rf"(^|[^\w.])(?:{names})\.[a-z][a-z0-9_]*"
+        replacement = rf"\1{HIDDEN}"
+        return f"regexp_replace({{text}}, {literal(pattern)}, {literal(replacement)}, 'g')"
 
     def value(self, value: Any) -> Any:
         match value:
@@ -50,6 +71,8 @@ class _Scrubbing:
                 return {self.value(name): self.value(item) for name, item in value.items()}
             case list():
                 return [self.value(item) for item in value]
+            case tuple():
+                return tuple([self.value(item) for item in value])
         return value
 
     def _text(self, text: str) -> str:

@@ -6,7 +6,7 @@
     POST /auth/logout     ends the session, on all servers
     GET  /auth/cli        asks whether `servo` on this machine may act for who is logged in
     POST /auth/cli        yes: a code for a port of the browser's own machine
-    POST /auth/token      the code, with the verifier of its challenge, for a session's token
+    POST /auth/token      the code, with the verifier of its challenge, for a session's token: once
 
 Redirects go to ourselves, to the issuer, and to 127.0.0.1 with a code that only the program can
 use that asked for it. A form of another site cannot say yes: the grant in ours is sealed, and of
@@ -18,15 +18,14 @@ from __future__ import annotations
 import hmac
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
 from litestar import Request
 from litestar.datastructures import Cookie
-from msgspec import Meta
 
 from arco.api.authentication import cookie_of, login_cookie, session_cookie, unauthenticated
 from arco.api.development import PATH as DEVELOPMENT
@@ -34,13 +33,22 @@ from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.problems import ApiError, invalid_body, invalid_field
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer
-from arco.errors import NotFound, Unauthenticated
+from arco.api.session_bodies import (
+    LoginState,
+    LoginToken,
+    SessionBody,
+    SessionCaller,
+    SessionWorkspace,
+    TokenRequest,
+)
+from arco.errors import AlreadyExists, NotFound, Unauthenticated
 from arco.plain_json import plain
 from arco.security.caller import Caller
 from arco.security.oidc_login import LoginAttempt, OidcLogin, challenge_of
-from arco.security.permissions import Permission
 from arco.security.sessions import LoginSession, Sessions
 from arco.security.settings import AuthSettings
+from arco.storage import paths
+from arco.storage.port import Mode, Store
 
 ATTEMPT_S: Final = 600
 CODE_S: Final = 60
@@ -63,11 +71,6 @@ class CliCode(msgspec.Struct, frozen=True, kw_only=True):
     session: LoginSession
     challenge: str
     made_at: float
-
-
-class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    code: Annotated[str, Meta(max_length=8192)]
-    verifier: Annotated[str, Meta(min_length=43, max_length=128)]
 
 
 class Login:
@@ -157,37 +160,38 @@ class LoginRoutes:
             home.look_again()
         names = (session_cookie(secure=self._is_secure), "arco_local")
         cookies = tuple(self._cookie(name, "", 0) for name in names)
-        return Answer(200, b'{"state":"logged_out"}', cookies=cookies)
+        body = msgspec.json.encode(LoginState(state="logged_out"))
+        return Answer(200, body, cookies=cookies)
 
     async def who(self, request: AnyRequest) -> Answer:
         """Never a 401: a page asks this first."""
         exchange_of(request.scope).route = "/auth/session"
-        document: dict[str, Any] = {
-            "caller": None,
-            "login": "/auth/login" if self._login is not None else None,
-        }
+        at = "/auth/login" if self._login is not None else None
+        nobody = SessionBody(caller=None, login=at)
         try:
             caller = await self._server.authenticate(request, is_read=True)
         except Unauthenticated:
-            return Answer(200, msgspec.json.encode(document))
+            return Answer(200, msgspec.json.encode(nobody))
         except ApiError as error:
             if error.api_kind != "unauthenticated":
                 raise
-            return Answer(200, msgspec.json.encode(document))
-        document["caller"] = {
-            "kind": caller.kind,
-            "id": caller.id,
-            "name": caller.name,
-            "email": caller.email,
-            "until": caller.until,
-        }
-        if self._is_development and caller.kind == "local":
-            document["development"] = DEVELOPMENT
-        document["workspaces"] = [
-            _permissions(caller.at(tenant, name))
-            for tenant, name in sorted(self._server.workspaces)
-            if not caller.visible(tenant, name).nothing
-        ]
+            return Answer(200, msgspec.json.encode(nobody))
+        document = SessionBody(
+            caller=SessionCaller(
+                kind=caller.kind,
+                id=caller.id,
+                name=caller.name,
+                email=caller.email,
+                until=caller.until,
+            ),
+            login=at,
+            workspaces=[
+                _permissions(caller.at(tenant, name))
+                for tenant, name in sorted(self._server.workspaces)
+                if not caller.visible(tenant, name).nothing
+            ],
+            development=DEVELOPMENT if self._is_development and caller.kind == "local" else "",
+        )
         return Answer(200, msgspec.json.encode(plain(document)))
 
     # -- with the command line -----------------------------------------------------------
@@ -263,8 +267,11 @@ class LoginRoutes:
             self._server.failed_login(exchange.address)
             raise unauthenticated("the code is not valid, or was made too long ago")
         session = code.session
+        store = login.home.workspace.store
+        await self._server.in_thread(lambda: _use(store, session.session_id), login.home)
         token = login.sessions.begin(session.identity, session.session_id, session.ends_at)
-        return Answer(200, msgspec.json.encode(plain({"token": token, "ends_at": session.ends_at})))
+        answer = LoginToken(token=token, ends_at=session.ends_at)
+        return Answer(200, msgspec.json.encode(plain(answer)))
 
     # -- what they share -----------------------------------------------------------------
 
@@ -317,21 +324,29 @@ class LoginRoutes:
         )
 
 
-def _permissions(caller: Caller) -> Mapping[str, Any]:
+def _use(store: Store, session_id: str) -> None:
+    """A code is exchanged once, at whichever server. GC removes the object, like signs of life."""
+    try:
+        store.put(paths.login_code(session_id), b"{}", Mode.CREATE)
+    except AlreadyExists:
+        raise unauthenticated("the code was used before: log in again") from None
+
+
+def _permissions(caller: Caller) -> SessionWorkspace:
     """What a caller may do in a workspace: everywhere in it, and in namespaces."""
     everywhere = caller.permissions()
     visible = caller.visible(caller.tenant, caller.workspace)
-    namespaces: dict[str, Sequence[Permission]] = {
+    namespaces = {
         name: sorted(more)
         for name in sorted(visible.namespaces or ())
         if (more := caller.permissions(name) - everywhere)
     }
-    return {
-        "tenant": caller.tenant,
-        "workspace": caller.workspace,
-        "permissions": sorted(everywhere),
-        "namespaces": namespaces,
-    }
+    return SessionWorkspace(
+        tenant=caller.tenant,
+        workspace=caller.workspace,
+        permissions=sorted(everywhere),
+        namespaces=namespaces,
+    )
 
 
 def _query(request: AnyRequest) -> dict[str, str]:

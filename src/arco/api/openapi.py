@@ -8,10 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from arco.api.openapi_files import file_paths
+from arco.api.openapi_login import LOGIN_TYPES, login_paths
 from arco.api.parameters import list_fields
 from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
 from arco.api.routes import AtParameters, Route
+from arco.api.rows import PERMISSION as ROWS_PERMISSION
+from arco.api.rows import RowsBody
 from arco.api.streams import StreamParameters
 from arco.api.webhooks import EventAnswer, webhook_operation
 from arco.api.work_objects import ObjectParameters
@@ -36,6 +39,7 @@ def document(routes: Sequence[Route[Any]]) -> Json:
     for path, item in file_paths(*common).items():
         paths[f"{PREFIX}{path}"] = item
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
+    paths[f"{PREFIX}/rows"] = {"post": _rows_operation(schemas)}
     paths |= {f"{PREFIX}{path}": item for path, item in _work_paths(schemas).items()}
     paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {
         "post": webhook_operation(
@@ -44,6 +48,7 @@ def document(routes: Sequence[Route[Any]]) -> Json:
             _refused(400, 404, 413, 429, 500, 503, 504),
         )
     }
+    paths |= login_paths(schemas.of, _refused)
     for path, operation in _beside().items():
         paths[path] = {"get": operation}
     return {
@@ -69,7 +74,8 @@ class _Schemas:
     """JSON schemas of all types that routes name."""
 
     def __init__(self, routes: Sequence[Route[Any]]) -> None:
-        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer, *WORK_TYPES]
+        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, RowsBody, EventAnswer]
+        types += [*WORK_TYPES, *LOGIN_TYPES]
         for special in (StreamParameters, AtParameters, ObjectParameters):
             types += [field.type for field in msgspec.structs.fields(special)]
         for route in routes:
@@ -311,6 +317,30 @@ def _query_operation(schemas: _Schemas) -> Json:
                     "application/json": {"schema": schemas.of(QueryAnswer)},
                     ARROW: {"schema": {"type": "string", "format": "binary"}},
                 },
+            },
+            **_refused(*_COMMON, 415),
+        },
+    }
+
+
+def _rows_operation(schemas: _Schemas) -> Json:
+    return {
+        "operationId": "read_rows",
+        "summary": "Read rows of a table at one generation, as the caller sees them.",
+        "description": "For programs that read a workspace as `servo` does. Each table needs the "
+        "permission of what it is about. The metadata of the Arrow schema have `arco`: JSON with "
+        "`next`, from which the next page goes on, `rest_before` and `days`.",
+        "tags": ["query"],
+        "x-permission": ROWS_PERMISSION.value,
+        "parameters": [*_workspace_parameters(), *_declared(AtParameters, "", schemas)],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schemas.of(RowsBody)}},
+        },
+        "responses": {
+            "200": {
+                "description": "The rows, with `row_version`, in the order of keys.",
+                "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}},
             },
             **_refused(*_COMMON, 415),
         },

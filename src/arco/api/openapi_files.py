@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from arco.api.files import OBJECT, PARQUET
 from arco.api.reads.files import PERMISSION
+from arco.api.reads.objects import PERMISSION as OBJECTS_PERMISSION
 
 Json = dict[str, Any]
 _BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
@@ -71,9 +72,11 @@ def _object(parameters: list[Json], refused: Json) -> Json:
     return {
         "operationId": "get_stored_object",
         "summary": "Read an object of the store that readers of the workspace need.",
-        "description": "Also needs `runs.read`. `Range` with both ends is honoured.",
+        "description": "Of what is not a generation, `runs.read` is needed too. Files of tables "
+        "are for those who have `metadata.read_all`; of others, who does not see the whole "
+        "workspace is given what he sees. `Range` with both ends is honoured.",
         "tags": ["objects"],
-        "x-permission": PERMISSION.value,
+        "x-permission": OBJECTS_PERMISSION.value,
         "parameters": parameters,
         "responses": {
             "200": {"description": "Its bytes.", "content": content},

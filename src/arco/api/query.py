@@ -15,17 +15,18 @@ from litestar import Request
 from msgspec import Meta
 
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
-from arco.api.hidden_names import without_hidden_names
+from arco.api.hidden_names import Scrubbing, hidden_namespaces, without_hidden_names
 from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_body
-from arco.api.reads.catalog import asset_names
+from arco.api.reduced_rows import REDUCED, without_hidden_texts
 from arco.api.routes import AtParameters
 from arco.api.run_visibility import require_run
+from arco.api.seen import Seen
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
+from arco.api.table_rules import RULES
 from arco.api.views import View
 from arco.columns.quoting import literal
-from arco.errors import Denied
 from arco.plain_json import plain
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
@@ -38,46 +39,9 @@ ARROW: Final = "application/vnd.apache.arrow.stream"
 TIMEOUT_S: Final = 20.0
 MEMORY_MIB: Final = 512
 
-_BY_NAMESPACE: Final = (
-    "catalog.namespaces",
-    "catalog.asset_names",
-    "catalog.assets",
-    "catalog.deprecations",
-    "search.documents",
-)
-_BY_KEY: Final = (
-    "orchestration.tasks",
-    "execution.quarantine",
-    "execution.task_costs",
-    "quality.check_results",
-    "quality.check_status",
-    "quality.evaluations",
-    "automation.automations",
-    "automation.freshness_changes",
-)
-_BY_ID: Final = (
-    "execution.materializations",
-    "execution.expirations",
-    "execution.schemas",
-    "execution.partitions",
-    "execution.partition_status",
-    "catalog.columns",
-    "catalog.asset_code",
-    "catalog.asset_stats",
-    "catalog.asset_statements",
-    "catalog.schema_registry",
-    "catalog.schema_versions",
-    "catalog.column_renames",
-    "answers.asset_states",
-    "automation.freshness",
-    "quality.check_totals",
-)
-_BY_BOTH_ENDS: Final = (
-    "lineage.asset_edges",
-    "lineage.column_edges",
-    "lineage.column_uses",
-    "lineage.asset_dependents",
-)
+
+_REDUCED: Final = REDUCED.keys() - {"orchestration.tasks"}
+"""Columns of these name things of others: SQL does not have them. Of tasks those are mere ids."""
 
 
 class QueryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,11 +83,9 @@ async def answer_query(server: ApiServer, request: Request[Any, Any, Any]) -> An
     except (UnicodeDecodeError, RecursionError):
         raise ApiError("invalid", "the body is not JSON in UTF-8", code="invalid_json") from None
     is_arrow = ARROW in (headers.get("accept") or "")
-    if is_arrow and not visible.all:
-        raise Denied("Arrow answers are for those who see the whole workspace", hint="ask for JSON")
     async with server.querying:
         data, generation = await server.in_thread(
-            lambda: _run(served, parameters, visible, body, is_arrow)
+            lambda: _run(served, parameters, visible, body, is_arrow), served
         )
     sent = {"Arco-Generation": str(generation)}
     return Answer(200, data, ARROW if is_arrow else "application/json", sent)
@@ -143,11 +105,12 @@ def _run(
     rows = row_filter(served, view, visible)
     result = served.sql.query(view.snapshot, body.sql, limits, rows)
     if is_arrow:
-        return _arrow(result.table), result.generation
+        hidden = hidden_namespaces(view, visible)
+        return arrow_stream(without_hidden_texts(result.table, hidden)), result.generation
     return msgspec.json.encode(_document(view, visible, result)), result.generation
 
 
-def _arrow(table: pa.Table) -> bytes:
+def arrow_stream(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -170,13 +133,16 @@ def row_filter(served: ServedWorkspace, view: View, visible: Visible) -> RowFilt
     tables = [str(table) for table in all_tables(served.workspace.chain)]
     if visible.namespaces is None:
         return RowFilter({name: "" for name in tables if not name.startswith("security.")})
-    seen = ", ".join(map(literal, sorted(visible.namespaces)))
-    by_id = "(SELECT id FROM arco_seen)"
-    conditions = dict.fromkeys(_BY_NAMESPACE, f"namespace IN ({seen})")
-    conditions |= dict.fromkeys(_BY_KEY, f"split_part(asset_key, '.', 1) IN ({seen})")
-    conditions |= dict.fromkeys(_BY_ID, f"asset_id IN {by_id}")
-    conditions |= dict.fromkeys(_BY_BOTH_ENDS, f"source IN {by_id} AND target IN {by_id}")
-    names = asset_names(view)
-    ids = ", ".join(literal(names.ids[place]) for place in names.after(visible, "", None))
+    seen = Seen(view, visible)
+    namespaces = ", ".join(map(literal, sorted(visible.namespaces)))
+    conditions = {
+        name: condition
+        for name in tables
+        if not name.startswith("security.")
+        and name not in _REDUCED
+        and (condition := RULES[name].condition(namespaces, "(SELECT id FROM arco_seen)"))
+    }
+    ids = ", ".join(map(literal, sorted(seen.ids)))
     make = f"CREATE TEMP TABLE arco_seen AS SELECT unnest([{ids}]::VARCHAR[]) AS id"
-    return RowFilter(conditions, (make,))
+    hidden = hidden_namespaces(view, visible)
+    return RowFilter(conditions, (make,), Scrubbing(hidden).sql if hidden else "")

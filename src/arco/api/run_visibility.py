@@ -5,6 +5,12 @@ A run's tasks do not change once it is planned, so the namespaces of a run are r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from arco.api.views import View
 from arco.errors import NotFound
 from arco.orchestration.reader import OrchestrationReader
@@ -12,6 +18,17 @@ from arco.orchestration.states import RunState
 from arco.orchestration.tables import TASKS, RunRow
 from arco.security.visibility import Visible
 from arco.state.days import newest_first
+
+ASKED_OF_RUN: Final[Mapping[str, Any]] = {
+    "selection": [],
+    "partitions": [],
+    "run_key": "",
+    "reference": "",
+    "failed_by": "",
+    "cancel_reason": "",
+    "retry_of": "",
+}
+"""What is left out of a run with tasks that its reader does not see."""
 
 
 def run_namespaces(view: View, row: RunRow) -> frozenset[str]:
@@ -26,6 +43,34 @@ def _read(view: View, run_id: str) -> frozenset[str]:
     for rows, _ in newest_first(view.snapshot, TASKS, run_id):
         keys.update(rows.column("asset_key").unique().to_pylist())
     return frozenset(key.partition(".")[0] for key in keys)
+
+
+def seen_places(view: View, visible: Visible, rows: pa.Table) -> list[int]:
+    """Which of these rows of runs the caller may see. Namespaces of many are read together: of
+    files with tasks those are opened that may hold one of these runs, each once."""
+    runs = list(
+        zip(rows.column("run_id").to_pylist(), rows.column("state").to_pylist(), strict=True)
+    )
+    planned = [run_id for run_id, state in runs if state != RunState.PLANNING]
+    namespaces = view.once_many("run", planned, lambda ids: _read_many(view, ids))
+    return [
+        place
+        for place, (run_id, state) in enumerate(runs)
+        if state == RunState.PLANNING or any(map(visible.sees, namespaces[run_id]))
+    ]
+
+
+def _read_many(view: View, run_ids: list[str]) -> dict[str, frozenset[str]]:
+    namespaces: dict[str, set[str]] = {run_id: set() for run_id in run_ids}
+    asked = pa.array(run_ids, pa.string())
+    between = min(run_ids), max(run_ids)
+    for rows, _ in newest_first(view.snapshot, TASKS, between=between):
+        chosen = rows.select(["run_id", "asset_key"])
+        chosen = chosen.filter(pc.is_in(chosen.column("run_id"), asked))
+        pairs = zip(*(column.to_pylist() for column in chosen.columns), strict=True)
+        for run_id, key in pairs:
+            namespaces[run_id].add(key.partition(".")[0])
+    return {run_id: frozenset(names) for run_id, names in namespaces.items()}
 
 
 def sees_run(view: View, visible: Visible, row: RunRow) -> bool:

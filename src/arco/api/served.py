@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from typing import NamedTuple
 
 from arco.api.api_settings import ApiSettings
 from arco.api.file_urls import url_signer
@@ -23,7 +26,7 @@ from arco.api.views import DerivedState, View
 from arco.app import Workspace
 from arco.app.commands import Commands
 from arco.app.remote_work import RemoteWork
-from arco.errors import Invalid
+from arco.errors import Invalid, Unavailable
 from arco.orchestration.reader import OrchestrationReader, as_of_run
 from arco.security.caller import Caller
 from arco.state.snapshot import AsOf, At, Generation, Snapshot
@@ -34,6 +37,17 @@ from arco.transport.task_keys import task_keys
 
 KEPT_GENERATIONS = 16
 KEPT_RUNS = 100_000
+KEYS_WAIT_S = 1.0
+"""So long requests for other workspaces wait for the keys of one whose store hangs."""
+
+
+class _HeadLook(NamedTuple):
+    """One look at the newest generation."""
+
+    commits: int
+    """What had been committed here when it began."""
+    began: float
+    future: Future[Snapshot]
 
 
 class ServedWorkspace:
@@ -45,12 +59,16 @@ class ServedWorkspace:
         self._settings = settings
         self._derived = DerivedState()
         self._lasting = DerivedState(KEPT_RUNS)
-        self._tables = {str(table): table for table in workspace.tables}
+        self.tables = {str(table): table for table in workspace.tables}
         self.change_files = ChangeFiles()
         self.objects = ShownObjects(workspace.store)
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
-        self._looked_at = float("-inf")
+        self._looked_at = self._seen_at = float("-inf")
+        self._commits = 0
+        """How often something was committed here."""
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix="head")
+        self._looking: _HeadLook | None = None
         self.security_log = SecurityLog(workspace)
         self._numbered = functools.lru_cache(maxsize=KEPT_GENERATIONS)(self._open)
 
@@ -73,6 +91,7 @@ class ServedWorkspace:
         return self.workspace.read.sql()
 
     def close(self) -> None:
+        self._looker.shutdown(wait=False, cancel_futures=True)
         if "sql" in self.__dict__:
             self.sql.close()
 
@@ -83,23 +102,60 @@ class ServedWorkspace:
         age = self.workspace.clock.monotonic() - self._looked_at
         return self._newest if age <= self._settings.head_age_s else None
 
-    def newest(self) -> Snapshot:
-        """The newest snapshot. Of requests that come together, one looks at the store."""
-        recent = self.known()
-        if recent is not None:
-            return recent
-        with self._lock:
+    def newest(self, wait_s: float | None = None) -> Snapshot:
+        """The newest snapshot. Requests that come together share one look at the store, and do
+        not wait for it for ever."""
+        wait_s = self._settings.look_wait_s if wait_s is None else wait_s
+        commits = self._commits
+        while True:
             recent = self.known()
             if recent is not None:
                 return recent
-            before, now = self._newest, self.workspace.clock.monotonic()
-            self._newest = self.workspace.read.snapshot() if before is None else before.refresh()
-            self._looked_at = now
-            return self._newest
+            look = self._look()
+            patience_s = wait_s - (time.monotonic() - look.began)
+            try:
+                snapshot = look.future.result(max(0.0, patience_s))
+            except TimeoutError:
+                raise Unavailable(
+                    "the store does not answer", hint="ask again in a moment"
+                ) from None
+            if look.commits >= commits:  # else it began before what was committed here
+                return snapshot
+
+    def newest_or_recent(self) -> Snapshot:
+        """For keys and roles: while the store does not answer, the last that was seen, for a
+        while."""
+        recent, age_s = self._newest, self.workspace.clock.monotonic() - self._seen_at
+        if recent is None or age_s > self._settings.stale_keys_s:
+            return self.newest()
+        try:
+            return self.newest(min(KEYS_WAIT_S, self._settings.look_wait_s))
+        except Unavailable:
+            return recent
+
+    def _look(self) -> _HeadLook:
+        """The look that is under way, or a new one."""
+        with self._lock:
+            if self._looking is None or self._looking.future.done():
+                commits = self._commits
+                future = self._looker.submit(self._refresh, commits)
+                self._looking = _HeadLook(commits, time.monotonic(), future)
+            return self._looking
+
+    def _refresh(self, commits: int) -> Snapshot:
+        before, now = self._newest, self.workspace.clock.monotonic()
+        snapshot = self.workspace.read.snapshot() if before is None else before.refresh()
+        with self._lock:
+            self._newest, self._seen_at = snapshot, now
+            if commits == self._commits:
+                self._looked_at = now
+        return snapshot
 
     def look_again(self) -> None:
         """Something was committed: the next read looks at the store."""
-        self._looked_at = float("-inf")
+        with self._lock:
+            self._commits += 1
+            self._looked_at = float("-inf")
 
     def snapshot(self, at: AtParameters) -> Snapshot:
         moment = self._moment(at)
@@ -152,7 +208,7 @@ class ServedWorkspace:
             is_current=is_current,
             derived=self._derived,
             lasting=self._lasting,
-            tables=self._tables,
+            tables=self.tables,
             caller=caller,
         )
 
@@ -182,4 +238,4 @@ class KeySource:
         return self.served.name
 
     def snapshot(self) -> Snapshot:
-        return self.served.newest()
+        return self.served.newest_or_recent()

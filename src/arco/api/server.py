@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -19,7 +18,11 @@ from litestar import Request
 
 from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
-from arco.api.authentication import Authenticator, bearer_token, unauthenticated
+from arco.api.authentication import (
+    Authenticator,
+    bearer_token,
+    unauthenticated,
+)
 from arco.api.command_keys import stored_key
 from arco.api.etags import etag_of, matched_version
 from arco.api.exchange import Answer, Exchange, RequestHeaders, exchange_of
@@ -34,10 +37,11 @@ from arco.api.rendering import page_token_of, render
 from arco.api.request_bodies import decoded_body
 from arco.api.routes import AtParameters, Route
 from arco.api.served import ServedWorkspace
+from arco.api.thread_rooms import ThreadRoom
 from arco.api.views import View
 from arco.api.writing import WriteAnswer, Writing, check_key
 from arco.clock import Clock
-from arco.errors import Denied, NotFound, Unauthenticated
+from arco.errors import Denied, NotFound, Unauthenticated, Unavailable
 from arco.plain_json import plain
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
@@ -74,8 +78,9 @@ class ApiServer:
         )
         failures = settings.failed_logins_per_minute
         self._failed_logins = RateLimits(clock, failures / 60, failures)
-        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
-        self._under_way = 0
+        self._room = ThreadRoom(settings)
+        self._rooms = {each.path: ThreadRoom(settings) for each in workspaces}
+        self._body_bytes = 0
         self.draining = asyncio.Event()
         self.querying = asyncio.Semaphore(settings.queries)
 
@@ -91,7 +96,8 @@ class ApiServer:
             served.security_log.denied(exchange, error)
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for room in (self._room, *self._rooms.values()):
+            room.close()
         for served in self.workspaces.values():
             served.close()
 
@@ -106,7 +112,7 @@ class ApiServer:
         headers = RequestHeaders(request.scope)
         token = bearer_token(headers, is_read=is_read, secure=self.settings.secure)
         try:
-            caller = await self._known(token, credentials_of(request.scope))
+            caller = await self._known(token, request)
         except Unauthenticated:
             self.failed_login(exchange.address)
             raise
@@ -140,30 +146,35 @@ class ApiServer:
         headers = RequestHeaders(request.scope)
         token = bearer_token(headers, is_read=True, secure=self.settings.secure)
         try:
-            caller = await self._known(token, credentials_of(request.scope))
+            caller = await self._known(token, request)
         except Unauthenticated:
             caller = None
         return NOTHING if caller is None else caller.at(*at).where(permission)
 
-    async def _known(self, token: str, credentials: bytes | None) -> Caller | None:
-        """Looks at the store in a thread, if what is known of it is too old."""
+    async def _known(self, token: str, request: Request[Any, Any, Any]) -> Caller | None:
+        """In a thread, unless it was asked for before: keys and roles that have changed are read,
+        and keys of an issuer fetched."""
+        credentials = credentials_of(request.scope)
         snapshots = self.kept.snapshots()
         if snapshots is not None and credentials is not None:
             entry = self._callers.get(credentials, snapshots)
             if entry is not None:
                 return entry.caller
-        is_of_issuer = token.count(".") == 2  # whose keys may have to be fetched
-        if snapshots is not None and not is_of_issuer:
-            verified_at, caller = snapshots, self._asked(token)
-        else:
-            verified_at, caller = await self.in_thread(lambda: self._looked_up(token))
-        if caller is not None and credentials is not None:
+        path = request.scope["path_params"]
+        asked_of = self.workspaces.get((path.get("tenant", ""), path.get("workspace", "")))
+        verified_at, caller = await self.in_thread(lambda: self._looked_up(token), asked_of)
+        if caller is not None and credentials is not None and verified_at is not None:
             self._callers.put(credentials, caller, verified_at)
         return caller
 
-    def _looked_up(self, token: str) -> tuple[Snapshots, Caller | None]:
-        """With snapshots that are not newer than what the caller was verified against."""
-        snapshots = [each.newest() for each in self.key_workspaces]
+    def _looked_up(self, token: str) -> tuple[Snapshots | None, Caller | None]:
+        """With snapshots that are not newer than what the caller was verified against; None if
+        some cannot be had."""
+        snapshots: Snapshots | None
+        try:
+            snapshots = [each.newest_or_recent() for each in self.key_workspaces]
+        except Unavailable:
+            snapshots = None
         return snapshots, self._asked(token)
 
     def _asked(self, token: str) -> Caller | None:
@@ -198,14 +209,16 @@ class ApiServer:
         assert isinstance(parameters, AtParameters)
         if route.is_live:
             answer = await self.in_thread(
-                lambda: render(route, served, parameters, visible, caller)
+                lambda: render(route, served, parameters, visible, caller), served
             )
             return Answer(200, answer.body, headers={"Arco-Generation": str(answer.generation)})
         target = (scope["raw_path"], scope["query_string"])
         key = self._key(served, target, parameters, visible)
         kept = None if key is None else self.kept.rendered(key)
         if kept is None:
-            kept = await self.in_thread(lambda: render(route, served, parameters, visible, caller))
+            kept = await self.in_thread(
+                lambda: render(route, served, parameters, visible, caller), served
+            )
             if parameters.as_of is None and parameters.as_of_run is None:
                 key = RenderedKey(target, kept.generation, visible.namespaces)
                 pinned = parameters.generation is not None or page_token_of(parameters)
@@ -277,7 +290,7 @@ class ApiServer:
             document = {"generation": done.generation, **plain(done.body)}
             return done, without_hidden_names(served.view(AtParameters()), visible, document)
 
-        done, document = await self.in_thread(call)
+        done, document = await self.in_thread(call, served)
         answered = {"Arco-Generation": str(done.generation)}
         if done.location:
             base = f"/api/v1/workspaces/{tenant}/{name}"
@@ -287,14 +300,17 @@ class ApiServer:
         return Answer(route.status, msgspec.json.encode(document), headers=answered)
 
     async def body(self, request: Request[Any, Any, Any], limit: int | None = None) -> bytes:
-        """Of a request, up to a limit, within a time."""
+        """Of a request, up to a limit, within a time. What it takes of the memory for bodies is
+        given back when the request has been answered."""
         limit = limit or self.settings.body_bytes
+        exchange = exchange_of(request.scope)
         parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(self.settings.body_timeout_s):
                 async for part in request.stream():
                     size += len(part)
+                    self._take_memory(exchange, len(part))
                     if size > limit:
                         raise ApiError(
                             "too_large",
@@ -306,30 +322,23 @@ class ApiServer:
             raise ApiError("invalid", "the body did not arrive in time", code="slow_body") from None
         return b"".join(parts)
 
+    def _take_memory(self, exchange: Exchange, size: int) -> None:
+        if self._body_bytes + size > self.settings.bodies_bytes:
+            raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
+        if not exchange.body_bytes:
+            exchange.on_end.append(lambda: self._give_memory_back(exchange.body_bytes))
+        self._body_bytes += size
+        exchange.body_bytes += size
+
+    def _give_memory_back(self, size: int) -> None:
+        self._body_bytes -= size
+
     # -- threads -------------------------------------------------------------------------
 
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """Have a thread call it. Bounded in number, waiting and time."""
-        if self._under_way >= self.settings.threads + self.settings.waiting:
-            raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
-        self._under_way += 1
-        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        future.add_done_callback(self._one_less)
-        try:
-            async with asyncio.timeout(self.settings.request_timeout_s):
-                return await asyncio.shield(future)
-        except TimeoutError:
-            raise ApiError(
-                "timeout",
-                "the store did not answer in time",
-                hint="ask again; a write with the same Idempotency-Key has effect once",
-                retry_after_s=5,
-            ) from None
-
-    def _one_less(self, future: asyncio.Future[Any]) -> None:
-        self._under_way -= 1
-        if not future.cancelled():
-            future.exception()  # it was raised to who waited, or nobody waits any more
+    async def in_thread(self, call: Callable[[], T], served: ServedWorkspace | None = None) -> T:
+        """Have a thread call it, of those for a workspace. Bounded in number, waiting and time."""
+        room = self._room if served is None else self._rooms.get(served.path, self._room)
+        return await room.run(call)
 
 
 def check_rate(limits: RateLimits, who: str) -> None:

@@ -23,8 +23,10 @@ LOOK_S = 0.1
 """How often a server looks whether it was told to stop."""
 
 
-FLUSHED_AFTER = 100
-"""So many looks are between records of refusals and of uses of keys."""
+FLUSHED_S = 10.0
+"""Between records of refusals and of uses of keys."""
+LAST_FLUSH_S = 5.0
+"""So long the last of them may take: a store that hangs does not keep a server from ending."""
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,26 +113,30 @@ async def _serve(
     listening: socket.socket,
     stop: threading.Event,
 ) -> None:
+    async def record() -> None:
+        while True:
+            await asyncio.sleep(FLUSHED_S)
+            with contextlib.suppress(Error):
+                await server.in_thread(server.flush)
+
     async def watch() -> None:
-        looks = 0
         while not stop.is_set():
             await asyncio.sleep(LOOK_S)
             server.access.flush()
-            looks += 1
-            if looks % FLUSHED_AFTER == 0:
-                with contextlib.suppress(Error):
-                    await server.in_thread(server.flush)
         server.draining.set()
         uvicorn_server.should_exit = True
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):  # uvloop hears of signals alone
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    watching = asyncio.create_task(watch())
+    tasks = [asyncio.create_task(watch()), asyncio.create_task(record())]
     try:
         await uvicorn_server.serve(sockets=[listening])
     finally:
-        watching.cancel()
+        for task in tasks:
+            task.cancel()
         server.access.flush()
-        server.flush(everything=True)
+        with contextlib.suppress(Error, TimeoutError):
+            async with asyncio.timeout(LAST_FLUSH_S):
+                await server.in_thread(lambda: server.flush(everything=True))
         server.close()

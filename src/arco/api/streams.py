@@ -78,12 +78,12 @@ class EventStreams:
         served = self._server.admit(caller, exchange, *at)
         visible = exchange.visible = may(caller.at(*at), PERMISSION)
         parameters = parse(StreamParameters, {}, scope["query_string"])
-        await self._server.in_thread(lambda: _check(served, visible, parameters))
+        await self._server.in_thread(lambda: _check(served, visible, parameters), served)
         start = _start(parameters, RequestHeaders(scope).get("last-event-id"))
         name = f"{caller.kind}:{caller.id}"
         self._take(name)
         try:
-            snapshot = await self._server.in_thread(served.newest)
+            snapshot = await self._server.in_thread(served.newest, served)
         except BaseException:
             self.release(name)
             raise
@@ -124,7 +124,7 @@ class EventStreams:
         tail.listeners += 1
         try:
             if at not in self._tailing:
-                snapshot = await self._server.in_thread(tail.served.newest)
+                snapshot = await self._server.in_thread(tail.served.newest, tail.served)
                 if at not in self._tailing:
                     tail.begin(snapshot.position)
                     self._tailing[at] = asyncio.create_task(self._follow(at, tail))
@@ -149,14 +149,16 @@ class EventStreams:
                     tail.add(events, position)
 
     async def read(self, served: ServedWorkspace, after: int) -> tuple[list[LogEvent], int]:
-        return await self._server.in_thread(lambda: read_events(served, after, SLICE))
+        return await self._server.in_thread(lambda: read_events(served, after, SLICE), served)
 
     async def seen(
         self, served: ServedWorkspace, events: list[LogEvent], visible: Visible
     ) -> list[LogEvent]:
         if visible.all or not events:
             return events
-        return await self._server.in_thread(lambda: list(seen_events(served, events, visible)))
+        return await self._server.in_thread(
+            lambda: list(seen_events(served, events, visible)), served
+        )
 
     @property
     def server(self) -> ApiServer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,7 @@ from arco.log.head import Manifests
 from arco.orchestration.reader import Library
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
-from arco.security.visibility import Visible
+from arco.security.visibility import NOTHING, Visible
 from arco.state.snapshot import Generation, Snapshot
 from arco.state.table import Table
 from arco.storage.port import Store
@@ -48,6 +48,24 @@ class DerivedState:
             while len(self._values) > self._kept:
                 self._values.popitem(last=False)
         return value
+
+    def get_many(
+        self, keys: Sequence[Hashable], make: Callable[[list[Hashable]], Mapping[Hashable, T]]
+    ) -> dict[Hashable, T]:
+        """The same for many, of which those that are missing are made together."""
+        with self._lock:
+            values = {key: self._values[key] for key in keys if key in self._values}
+            for key in values:
+                self._values.move_to_end(key)
+        missing = [key for key in keys if key not in values]
+        if missing:
+            added = make(missing)
+            values |= added
+            with self._lock:
+                self._values |= added
+                while len(self._values) > self._kept:
+                    self._values.popitem(last=False)
+        return values
 
 
 class View:
@@ -116,6 +134,17 @@ class View:
         needed = (Permission.KEYS_MANAGE, Permission.ROLES_MANAGE, Permission.AUDIT_READ)
         return self._caller is not None and all(map(self._caller.may, needed))
 
+    @property
+    def sees_objects(self) -> bool:
+        """Whether the caller may read the tables' own files, with all rows of all namespaces."""
+        needed = (Permission.METADATA_READ_ALL, Permission.RUNS_READ)
+        return self._caller is not None and all(map(self._caller.may, needed))
+
+    @property
+    def sees_runs_of(self) -> Visible:
+        """Where the caller may read runs: their plans, logs and inputs."""
+        return NOTHING if self._caller is None else self._caller.where(Permission.RUNS_READ)
+
     def derived(self, name: str, make: Callable[[], T]) -> T:
         """Made once for a generation."""
         return self._derived.get((self.tenant, self.workspace, self.generation, name), make)
@@ -123,6 +152,19 @@ class View:
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Made once for all generations: of what never changes."""
         return self._lasting.get((self.tenant, self.workspace, key), make)
+
+    def once_many(
+        self, kind: str, ids: Sequence[str], make: Callable[[list[str]], Mapping[str, T]]
+    ) -> dict[str, T]:
+        """The same for `(kind, id)` of many ids."""
+        at = {(self.tenant, self.workspace, (kind, id)): id for id in ids}
+
+        def make_missing(keys: list[Hashable]) -> dict[Hashable, T]:
+            values = make([at[key] for key in keys])  # type: ignore[index]
+            return {key: values[at[key]] for key in keys}  # type: ignore[index]
+
+        values = self._lasting.get_many(list(at), make_missing)
+        return {id: values[key] for key, id in at.items()}
 
 
 def require_namespace(visible: Visible, namespace: str) -> None:

@@ -96,7 +96,7 @@ class WebhookSecrets:
         While a manager is down, the key that it gave before counts.
         """
         name = str(ref)
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._allowed):
+        if not any(is_allowed(name, pattern) for pattern in self._allowed):
             log.warning("the secret %s of a webhook is not allowed by --webhook-secret", name)
             return None
         kept = self._kept.get(name)
@@ -112,6 +112,16 @@ class WebhookSecrets:
             kept_s = FAILED_S
         self._kept[name] = _KeptKey(self._clock.monotonic() + kept_s, key)
         return key
+
+
+def is_allowed(name: str, pattern: str) -> bool:
+    """`*`, `?` and `[…]` stand for characters within one part of a path; a last part `**` for
+    all parts that follow."""
+    names, patterns = name.split("/"), pattern.split("/")
+    if patterns[-1] == "**" and len(names) >= len(patterns):
+        names, patterns = names[: len(patterns) - 1], patterns[:-1]
+    pairs = zip(names, patterns, strict=False)
+    return len(names) == len(patterns) and all(fnmatch.fnmatchcase(*pair) for pair in pairs)
 
 
 def signing_key(secret: str) -> bytes:
@@ -148,7 +158,7 @@ async def receive_event(
         request_id=exchange.request_id,
         address=exchange.address,
     )
-    answer = await server.in_thread(receive)
+    answer = await server.in_thread(receive, served)
     if answer is None:
         server.failed_login(exchange.address)
         raise NotFound(

@@ -23,6 +23,7 @@ from arco.api.problems import ApiError, invalid_body, invalid_field
 from arco.api.routes import Parameters
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
+from arco.app.remote_work import RemoteWork
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
 from arco.transport.work_messages import (
@@ -45,6 +46,7 @@ REPORT_BYTES: Final = 16 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 B = TypeVar("B", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ class WorkerCall:
     served: ServedWorkspace
     caller: str
     worker: str
+
+    async def have_done(self, act: Callable[[RemoteWork], T]) -> T:
+        """In a thread: also the first look at the keys of the workspace is one at the store."""
+        return await self.server.in_thread(lambda: act(self.served.work), self.served)
 
 
 def worker_id(name: str, caller: Caller) -> str:
@@ -90,18 +96,18 @@ async def worker_settings(call: WorkerCall, body: None) -> WorkSettings:
     """Tell a worker what it needs to know before it begins."""
     runtime, served = call.served.workspace.runtime, call.served
 
-    def read() -> WorkSettings:
+    def read(work: RemoteWork) -> WorkSettings:
         return WorkSettings(
             tenant=served.tenant,
             workspace=served.name,
             worker_id=call.worker,
-            claim_s=served.work.claim_s,
+            claim_s=work.claim_s,
             secret_variables=sorted(runtime.secret_variables()),
             needs_spark=runtime.needs_spark(),
             store=served.workspace.store.url,
         )
 
-    return await call.server.in_thread(read)
+    return await call.have_done(read)
 
 
 async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
@@ -109,7 +115,7 @@ async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
 
     Sent again with the same `token`, it gives the same tasks.
     """
-    work, loop = call.served.work, asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
     until = loop.time() + body.wait_s
     leaving = asyncio.create_task(_left(call.request))
     draining = asyncio.create_task(call.server.draining.wait())
@@ -117,7 +123,7 @@ async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
     tasks: list[ClaimedTask] = []
     try:
         while True:
-            tasks = await call.server.in_thread(lambda: work.claim(call.worker, call.caller, body))
+            tasks = await call.have_done(lambda work: work.claim(call.worker, call.caller, body))
             left = until - loop.time()
             if tasks or left <= 0 or leaving.done() or draining.done():
                 break
@@ -131,7 +137,7 @@ async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
             pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
         if tasks and leaving.done():  # nobody is there to work on them
             claims = [task.claim for task in tasks]
-            await call.server.in_thread(lambda: work.release(call.worker, call.caller, claims))
+            await call.have_done(lambda work: work.release(call.worker, call.caller, claims))
             tasks = []
     finally:
         leaving.cancel()
@@ -147,29 +153,25 @@ async def _left(request: Request[Any, Any, Any]) -> None:
 
 async def send_heartbeat(call: WorkerCall, body: HeartbeatRequest) -> HeartbeatAnswer:
     """Keep a worker's claims and its liveness record; learn which runs are cancelled."""
-    work = call.served.work
-    return await call.server.in_thread(lambda: work.heartbeat(call.worker, call.caller, body))
+    return await call.have_done(lambda work: work.heartbeat(call.worker, call.caller, body))
 
 
 async def report_events(call: WorkerCall, body: ReportRequest) -> WorkDone:
     """Append events of attempts that the worker was given. The same batch counts once."""
-    work = call.served.work
-    await call.server.in_thread(lambda: work.report(call.worker, call.caller, body))
+    await call.have_done(lambda work: work.report(call.worker, call.caller, body))
     call.served.look_again()
     return WorkDone()
 
 
 async def acknowledge_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
     """Remove messages from the queue: the results of their tasks are in the log."""
-    work = call.served.work
-    await call.server.in_thread(lambda: work.done(call.worker, call.caller, body.claims))
+    await call.have_done(lambda work: work.done(call.worker, call.caller, body.claims))
     return WorkDone()
 
 
 async def release_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
     """Give claims back: other workers may have the tasks at once."""
-    work = call.served.work
-    await call.server.in_thread(lambda: work.release(call.worker, call.caller, body.claims))
+    await call.have_done(lambda work: work.release(call.worker, call.caller, body.claims))
     return WorkDone()
 
 

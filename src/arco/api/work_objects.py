@@ -15,18 +15,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
 import msgspec
 from litestar import Request, Response
 from litestar.response import Stream
+from msgspec import Meta
 
 from arco.api.authentication import bearer_token, unauthenticated
 from arco.api.exchange import RequestHeaders, exchange_of, raw_rest
 from arco.api.parameters import parse
 from arco.api.problems import ApiError
 from arco.api.routes import Parameters
+from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, check_rate
 from arco.api.work import PERMISSION, admitted, worker_id
 from arco.errors import (
@@ -41,7 +43,7 @@ from arco.errors import (
 from arco.security.caller import Caller
 from arco.storage.http import MODIFIED, ListedObject, ObjectListing, Upload
 from arco.storage.port import Mode, ObjectMeta, Store
-from arco.transport.work_grants import ObjectRules, supervisor_rules
+from arco.transport.work_grants import ObjectRules, WorkGrant, supervisor_rules
 
 SIGNED_FOR: Final = timedelta(minutes=15)
 CHUNK_BYTES: Final = 4 << 20
@@ -66,12 +68,19 @@ class ObjectParameters(Parameters, frozen=True, kw_only=True):
     start_after: str = ""
 
 
+class VersionsParameters(Parameters, frozen=True, kw_only=True):
+    cursor: Annotated[str, Meta(max_length=20, pattern="^[0-9]*$")] = ""
+
+
 @dataclass(frozen=True)
 class ObjectAccess:
     """What a request may use."""
 
+    served: ServedWorkspace
     store: Store
     rules: ObjectRules
+    grant: WorkGrant | None = None
+    """Of a task, or of the evaluation of a sensor."""
 
     def refuse(self, what: str, path: str) -> Denied:
         return Denied(
@@ -105,7 +114,7 @@ class Objects:
         at = request.scope["path_params"]["tenant"], request.scope["path_params"]["workspace"]
         of_task = server.workspaces.get(at)
         if of_task is not None:
-            work = await server.in_thread(lambda: of_task.work)
+            work = await server.in_thread(lambda: of_task.work, of_task)
             if work.is_task_token(token):
                 server.check_address(exchange.address)
                 try:
@@ -116,19 +125,34 @@ class Objects:
                 exchange.workspace = "/".join(at)
                 exchange.who = Caller(kind="worker", id=f"task:{grant.attempt_id}")
                 check_rate(server.work_limits, f"task:{grant.attempt_id}")
-                rules = await server.in_thread(lambda: work.task_rules(grant))
-                return ObjectAccess(of_task.workspace.store, rules)
+                rules = await server.in_thread(lambda: work.task_rules(grant), of_task)
+                return ObjectAccess(of_task, of_task.workspace.store, rules, grant)
         served, caller = await admitted(server, request, operation, route)
         rules = ObjectRules()
         claim = headers.get(CLAIM)
         if claim is not None:
             worker = worker_id(headers.get(WORKER) or "", caller)
-            grant = served.work.claim_grant(worker, f"{caller.kind}:{caller.id}", claim)
+            given = functools.partial(_claim_grant, served, worker, caller, claim)
+            grant = await server.in_thread(given, served)
             rules = supervisor_rules(grant)
         path = raw_path(request)
         if _ARTIFACT.fullmatch(path):  # its digest is known to who was given a task of it
             rules = msgspec.structs.replace(rules, objects=rules.objects | {path})
-        return ObjectAccess(served.workspace.store, rules)
+        return ObjectAccess(served, served.workspace.store, rules)
+
+    # -- what sensors look at ------------------------------------------------------------
+
+    async def new_versions(self, request: Request[Any, Any, Any]) -> RawResponse:
+        """List versions that a sensor waits for: those after its cursor, a position of the log."""
+        access = await self.access(request, "new_versions", "/work/versions")
+        cursor = parse(VersionsParameters, {}, request.scope["query_string"]).cursor
+        if access.grant is None or not access.grant.sensor_id:
+            raise Denied("versions are for evaluations of sensors", hint="show its task token")
+        served, sensor_id = access.served, access.grant.sensor_id
+        new = await self._server.in_thread(
+            lambda: served.work.new_versions(sensor_id, cursor), served
+        )
+        return Response(msgspec.json.encode(new), media_type="application/json")
 
     # -- reading -------------------------------------------------------------------------
 
@@ -139,28 +163,30 @@ class Objects:
         if not access.rules.may_read(path):
             raise access.refuse("read", path)
         if path.startswith(_REDIRECTED) and store.url.partition("://")[0] in ("s3", "gs", "az"):
-            url = await self._server.in_thread(lambda: _signed(store, path))
+            url = await self._server.in_thread(lambda: _signed(store, path), access.served)
             if url:
                 return Response(b"", status_code=307, headers={"Location": url})
-        meta = await self._server.in_thread(lambda: store.head(path))
+        meta = await self._server.in_thread(lambda: store.head(path), access.served)
         range_header = RequestHeaders(request.scope).get("range")
         if range_header is None and meta.size <= CHUNK_BYTES:
             # At once: between two calls it may be replaced.
-            data, meta = await self._server.in_thread(lambda: store.get(path))
+            data, meta = await self._server.in_thread(lambda: store.get(path), access.served)
             return Response(data, headers=_headers(meta, 0, len(data)), media_type=_OCTETS)
         start, end, status = _span(range_header, meta)
         headers = _headers(meta, start, end)
         if end - start <= CHUNK_BYTES:
             read = functools.partial(store.get_range, path, start, end - start)
-            data = await self._server.in_thread(read)
+            data = await self._server.in_thread(read, access.served)
             return Response(data, status_code=status, headers=headers, media_type=_OCTETS)
-        parts = self._parts(store, path, start, end)
+        parts = self._parts(access, path, start, end)
         return Stream(parts, status_code=status, headers=headers, media_type=_OCTETS)
 
-    async def _parts(self, store: Store, path: str, start: int, end: int) -> AsyncIterator[bytes]:
+    async def _parts(
+        self, access: ObjectAccess, path: str, start: int, end: int
+    ) -> AsyncIterator[bytes]:
         for at in range(start, end, CHUNK_BYTES):
-            read = functools.partial(store.get_range, path, at, min(CHUNK_BYTES, end - at))
-            yield await self._server.in_thread(read)
+            read = functools.partial(access.store.get_range, path, at, min(CHUNK_BYTES, end - at))
+            yield await self._server.in_thread(read, access.served)
 
     async def object_metadata(self, request: Request[Any, Any, Any]) -> RawResponse:
         """The size and the time of an object."""
@@ -168,7 +194,7 @@ class Objects:
         path = raw_path(request)
         if not access.rules.may_read(path):
             raise access.refuse("read", path)
-        meta = await self._server.in_thread(lambda: access.store.head(path))
+        meta = await self._server.in_thread(lambda: access.store.head(path), access.served)
         return _json(ListedObject(path, meta.size, meta.last_modified))
 
     async def list_objects(self, request: Request[Any, Any, Any]) -> RawResponse:
@@ -182,7 +208,7 @@ class Objects:
             after = given.start_after or None
             return list(islice(access.store.list(given.prefix, after), PAGE + 1))
 
-        metas = await self._server.in_thread(listed)
+        metas = await self._server.in_thread(listed, access.served)
         items = [ListedObject(*meta) for meta in metas[:PAGE]]
         more = items[-1].path if len(metas) > PAGE else ""
         return _json(ObjectListing(items=items, start_after=more))
@@ -199,7 +225,8 @@ class Objects:
             raise access.refuse("create" if creates else "write", path)
         size = _content_length(headers.get("content-length") or "")
         if rules.is_own(path) and (size is None or size > WHOLE_BYTES):
-            if creates and await self._server.in_thread(lambda: _exists(store, path)):
+            exists = functools.partial(_exists, store, path)
+            if creates and await self._server.in_thread(exists, access.served):
                 raise AlreadyExists(f"{path} exists")
             await self._pass_through(request, store, path, size)
             return Response(b"", status_code=204)
@@ -209,7 +236,7 @@ class Objects:
         mode = Mode.OVERWRITE
         if creates:
             mode = Mode.FRESH if rules.is_own(path) else Mode.CREATE
-        await self._server.in_thread(lambda: store.put(path, data, mode))
+        await self._server.in_thread(lambda: store.put(path, data, mode), access.served)
         return Response(b"", status_code=204)
 
     async def _pass_through(
@@ -248,7 +275,7 @@ class Objects:
         path = raw_path(request)
         if not access.rules.is_own(path):
             raise access.refuse("remove", path)
-        await self._server.in_thread(lambda: access.store.delete(path))
+        await self._server.in_thread(lambda: access.store.delete(path), access.served)
         return Response(b"", status_code=204)
 
     async def begin_upload(self, request: Request[Any, Any, Any]) -> RawResponse:
@@ -257,11 +284,15 @@ class Objects:
         path, store = raw_path(request), access.store
         if not access.rules.is_own(path):
             raise access.refuse("write", path)
-        upload = await self._server.in_thread(lambda: _upload(store, path))
+        upload = await self._server.in_thread(lambda: _upload(store, path), access.served)
         return _json(upload)
 
 
 _OCTETS: Final = "application/octet-stream"
+
+
+def _claim_grant(served: ServedWorkspace, worker: str, caller: Caller, claim: str) -> WorkGrant:
+    return served.work.claim_grant(worker, f"{caller.kind}:{caller.id}", claim)
 
 
 def _json(body: msgspec.Struct) -> RawResponse:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from arco.api.work import PERMISSION, WORK_ROUTES, WorkRoute
 from arco.api.work_objects import Objects
 from arco.storage.http import ListedObject, ObjectListing, Upload
+from arco.transport.work_messages import NewVersions
 
 Json = dict[str, Any]
 SchemaOf = Callable[[Any], Json]
@@ -16,6 +17,7 @@ WORK_TYPES: Final = (
     ObjectListing,
     ListedObject,
     Upload,
+    NewVersions,
     *[route.answer for route in WORK_ROUTES],
     *[route.body for route in WORK_ROUTES if route.body is not None],
 )
@@ -77,6 +79,17 @@ def work_paths(
     }
     paths["/work/metadata/{path}"] = {
         "get": of_object(Objects.object_metadata, answered(ListedObject))
+    }
+    new = Objects.new_versions
+    cursor = {
+        "name": "cursor",
+        "in": "query",
+        "required": False,
+        "description": "Empty at the first look, which says from where on versions are new.",
+        "schema": {"type": "string", "maxLength": 20, "pattern": "^[0-9]*$"},
+    }
+    paths["/work/versions"] = {
+        "get": operation(new.__name__, new.__doc__, [cursor], answered(NewVersions), None)
     }
     paths["/work/uploads/{path}"] = {"post": of_object(Objects.begin_upload, answered(Upload))}
     return paths

@@ -24,7 +24,9 @@ from typing import Final
 
 import msgspec
 
+from arco.automation.sensor_evaluations import definition_of
 from arco.automation.sensor_events import SensorEvaluated
+from arco.automation.sensor_tables import SENSORS
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Error, Invalid, NotFound, Unauthenticated
 from arco.log.append import Ledger
@@ -33,6 +35,7 @@ from arco.orchestration.cancel_notes import Cancellations
 from arco.orchestration.events import TaskFinished, TaskStarted
 from arco.orchestration.input_lists import whole
 from arco.orchestration.results import whole as whole_result
+from arco.security.events import SecretRead
 from arco.state.core import Core
 from arco.storage import paths
 from arco.transport.liveness import beat
@@ -45,6 +48,7 @@ from arco.transport.work_grants import (
     ObjectRules,
     WorkGrant,
     grant_of,
+    is_read_of,
     is_result_of,
     task_grant_of,
     task_rules,
@@ -54,15 +58,19 @@ from arco.transport.work_messages import (
     ClaimRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
+    NewVersions,
     ReportedEvent,
     ReportRequest,
 )
+from arco.worker.sensor_versions import new_versions
 from arco.worker.service import MAX_DELIVERIES, STOP_S
 from arco.worker.staleness import Staleness
 from servo.contract.task import TaskRequest
 
 log = logging.getLogger(__name__)
 
+WorkerFact = TaskStarted | TaskFinished | SensorEvaluated | SecretRead
+"""What a worker may report."""
 CHECKED_S: Final = 5.0
 """How long a claim that counted is taken to count."""
 RENEWED_CLAIMS: Final = 10
@@ -294,6 +302,9 @@ class RemoteWork:
         elif isinstance(payload, TaskStarted):
             named = (payload.run_id, payload.task_id, payload.attempt_id)
             right, own = any(grant.names == named for grant in held), payload.worker_id == worker
+        elif isinstance(payload, SecretRead):
+            right = any(is_read_of(grant, payload) for grant in held)
+            own = payload.worker_id == worker
         else:
             result = whole_result(payload)
             right = any(is_result_of(grant, result) for grant in held)
@@ -313,16 +324,27 @@ class RemoteWork:
         )
         return msgspec.structs.replace(event, data=reported.data, version=reported.version)
 
-    def _decoded(self, reported: ReportedEvent) -> TaskStarted | TaskFinished | SensorEvaluated:
+    def _decoded(self, reported: ReportedEvent) -> WorkerFact:
         try:
             payload = self._core.types.decode(reported.type, reported.version, reported.data)
         except Corrupt as error:
             raise Invalid(f"event {reported.id}: {error.message}") from None
-        if isinstance(payload, TaskStarted | TaskFinished | SensorEvaluated):
+        if isinstance(payload, WorkerFact):
             return payload
         raise Denied(f"a worker does not report events of type {reported.type[:100]!r}")
 
     # -- objects -------------------------------------------------------------------------
+
+    def new_versions(self, sensor_id: str, cursor: str) -> NewVersions:
+        """What a sensor of an asset of this workspace waits for, after its cursor."""
+        snapshot = self._core.snapshot()
+        row = snapshot.get(SENSORS, sensor_id)
+        if row is None:
+            raise NotFound(f"there is no sensor {sensor_id}")
+        sensor = definition_of(row)
+        if sensor.type != "asset" or sensor.workspace not in ("", self._workspace):
+            raise Denied(f"{sensor_id} waits for no asset of this workspace")
+        return new_versions(snapshot, self._workspace, sensor.asset, cursor)
 
     def is_task_token(self, token: str) -> bool:
         return self._grants.is_task_token(token)

@@ -39,6 +39,7 @@ from arco.transport.work_grants import GrantSigner
 from arco.worker.artifact import ArtifactCache
 from arco.worker.execute import Executor
 from arco.worker.pricing import Pricing
+from arco.worker.secret_log import SecretLog
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
 from servo.contract.manifest import Manifest, SecretRef
@@ -204,6 +205,7 @@ class Runtime:
             core.clock,
             core.ids,
             worker_id,
+            secret_log=SecretLog(reports, core.clock),
             slots=slots,
             private=self.secret_variables,
             spark=self.spark(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from arco.answers.questions import Answers
 from arco.app.commands import Commands
@@ -27,7 +27,7 @@ from arco.state.core import Core
 from arco.state.feed import CommitFeed
 from arco.state.parquet import Files
 from arco.state.projector import StateProjector
-from arco.state.snapshot import At
+from arco.state.snapshot import At, Snapshot
 from arco.state.system import all_tables
 from arco.state.table import Table
 from arco.state.warm import Warm
@@ -51,6 +51,9 @@ class Workspace:
     - `upkeep`: checks, collection, rebuilds, backups, merges
     - `runtime`: orchestrators, workers and their queues
     """
+
+    snapshots: type[Snapshot] = Snapshot
+    """How generations are read."""
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class Workspace:
             manifests=Manifests(store, tenant, name, self.clock, age_gate=age_gate),
             files=Files(store, budget_bytes=cache_budget_bytes),
             leases=Leases(store, self.clock, store_clock, source, self.ids),
+            snapshots=self.snapshots,
         )
         self.manifests = self.core.manifests
         warm = Warm(self.core.files, budget_bytes=warm_budget_bytes)
@@ -105,7 +109,7 @@ class Workspace:
             committer=self.committer,
             commits=commits,
         )
-        self.library = Library(store)
+        self.library = self.open_library(store)
         self.read = Reading(self.core, self.tables)
         self.commands = Commands(self.core, self.writer, self.chain, self.library, actor)
         self.upkeep = Upkeep(
@@ -138,6 +142,14 @@ class Workspace:
         if isinstance(clock, MovedClock):
             store = MovedStore(store, clock)
         return cls(ScopedStore(store, tenant, name), tenant, name, clock=clock, **settings)
+
+    def of_all_namespaces(self, what: str) -> Self:
+        """Itself, for what is of no namespace. Raises Denied for who sees some of them alone."""
+        return self
+
+    def open_library(self, store: Store) -> Library:
+        """How plans and declared code are read."""
+        return Library(store)
 
     def acting(self, caller: Caller, *, idempotency_key: str = "") -> Commands:
         """Commands in the name of a caller at this workspace. Cheap: make them for a request."""

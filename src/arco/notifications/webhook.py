@@ -134,8 +134,8 @@ def explained(error: Exception) -> str:
     """An error in a few words, without what the other side sent."""
     if isinstance(error, Error):
         return error.message
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
+    if isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError):
+        return "no answer in time"  # smtplib makes a lost connection of it
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or type(error).__name__})"
     if isinstance(error, OSError) and (error.strerror or error.args):

@@ -38,10 +38,7 @@ class CatalogNames:
 
     def former_keys(self, id: str) -> Sequence[str]:
         row = self._row(id)
-        if row is None:
-            return ()
-        names = (row.name, *row.previous_names)
-        return [name if "." in name else f"{row.namespace}.{name}" for name in names]
+        return () if row is None else row.keys
 
     def has_renames(self, id: str) -> bool:
         return bool(self._columns(id)[0])

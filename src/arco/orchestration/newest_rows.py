@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import bisect
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,11 @@ import pyarrow.compute as pc
 from arco.state.table import Row, Table
 
 R = TypeVar("R", bound=Row)
+Choose = Callable[[pa.Table], Sequence[int]]
+"""The places of those of these rows that may be wanted."""
+FIRST_CHUNK: Final = 64
+CHUNK: Final = 500
+"""So many rows are read at a time, because it is not known how many are needed."""
 
 
 def in_states(rows: pa.Table, states: Collection[str]) -> pa.Table:
@@ -20,10 +26,50 @@ def in_states(rows: pa.Table, states: Collection[str]) -> pa.Table:
     return rows.filter(pc.is_in(rows.column("state"), pa.array(states, pa.string())))
 
 
-def created_since(rows: pa.Table, since: datetime | None) -> pa.Table:
-    if since is None:
-        return rows
-    return rows.filter(pc.greater_equal(rows.column("created_at"), pa.scalar(since)))
+class SortedRows(Generic[R]):
+    """Rows in the order of a list, the newest first: which of them a page has is looked up."""
+
+    def __init__(self, table: Table[R], rows: pa.Table, time: str, id: str) -> None:
+        self._table = table
+        self._rows = rows
+        self._id = id
+        newest = [(time, "descending"), (id, "descending")]
+        self._order = pc.sort_indices(rows, sort_keys=newest)
+        times = rows.column(time).cast(pa.int64()).take(self._order)
+        self._ages: list[int] = pc.negate(times).to_pylist()
+
+    def following(
+        self,
+        after: tuple[datetime, str] | None,
+        since: datetime | None,
+        choose: Choose | None = None,
+    ) -> Iterator[R]:
+        """Those after one with this time and id, and not from before `since`. `choose` says of
+        many rows at once which of them to look at."""
+        start, end = 0, len(self._ages)
+        if after is not None:
+            age, last_id = -_microseconds(after[0]), after[1]
+            start = bisect.bisect_left(self._ages, age)
+            while start < end and self._ages[start] == age and self._id_at(start) >= last_id:
+                start += 1
+        if since is not None:
+            end = bisect.bisect_right(self._ages, -_microseconds(since))
+        size = FIRST_CHUNK
+        while start < end:
+            places = self._order.slice(start, min(size, end - start))
+            rows = self._rows.take(places)
+            if choose is not None:
+                rows = rows.take(pa.array(choose(rows), pa.int64()))
+            yield from self._table.rows_of(rows)
+            start, size = start + size, CHUNK
+
+    def _id_at(self, place: int) -> str:
+        return str(self._rows.column(self._id)[self._order[place].as_py()].as_py())
+
+
+def _microseconds(time: datetime) -> int:
+    value: int = pa.scalar(time, pa.timestamp("us")).value
+    return value
 
 
 def first_rows(

@@ -12,12 +12,12 @@ status are one range. Rows are read as columns, a slice at a time.
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from itertools import groupby, islice
-from typing import NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -26,12 +26,16 @@ import pyarrow.compute as pc
 
 from arco.execution.states import (
     PartitionState,
-    PartitionStatus,
     Quality,
-    quality_of,
-    state_of,
 )
-from arco.execution.tables import PARTITION_STATUS
+from arco.execution.tables import PARTITION_LOOKS
+from arco.orchestration.partition_looks import (
+    NEVER,
+    PartitionCells,
+    PartitionLook,
+    cells_of,
+    codes_of,
+)
 from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, Value, count, keys_of
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.planner import requested
@@ -47,16 +51,6 @@ from servo.errors import Invalid
 MAX_PARTITIONS = 20_000_000
 MAX_JUDGED = 10_000
 SLICE = 50_000
-
-
-class PartitionLook(NamedTuple):
-    """The two columns of a partition's status."""
-
-    state: PartitionState
-    quality: Quality
-
-
-NEVER = PartitionLook(PartitionState.MISSING, Quality.UNKNOWN)
 
 
 class StatusRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +75,11 @@ class _StatusAxis:
             self.starts.append(self.size)
             self.size += len(numbers)
         self._firsts = [numbers.start for numbers in ranges]
+
+    def place(self, part: str) -> int | None:
+        """The same of a part of a partition key, `date=d:2026-01-31`."""
+        name, _, text = part.partition("=")
+        return self.index(text) if name == self.keys.name else None
 
     def index(self, text: str) -> int | None:
         """Where a value of a partition key is, as it is spelled there; None if it is not."""
@@ -141,14 +140,51 @@ class PartitionStatuses:
         index = self._index(partition_key)
         if index is None:
             return False
-        self._codes[index] = self._code(look)
+        self._codes[index] = self.code(look)
         return True
+
+    def mark_all(self, keys: pa.Array, codes: pa.Array) -> None:
+        """Give many partitions the statuses with these codes. Those that are not here are counted.
+
+        What is spelled alike in many keys, a day or a region, is looked up once.
+        """
+        parts = pc.split_pattern(keys, ",") if self._axes else None
+        if parts is None:
+            places: Any = [self._index(key) for key in keys.to_pylist()]
+        else:
+            is_whole = pc.equal(pc.list_value_length(parts), len(self._axes))
+            self.outside += len(keys) - pc.sum(is_whole.cast(pa.int64())).as_py()
+            parts, codes = parts.filter(is_whole), codes.filter(is_whole)
+            places = self._places_of(parts).to_pylist()
+        marked = self._codes
+        for place, code in zip(places, codes.to_pylist(), strict=True):
+            if place is None:
+                self.outside += 1
+            else:
+                marked[place] = code
+
+    def _places_of(self, parts: pa.ListArray) -> pa.Array:
+        """By the parts of keys, where the partitions are; null for others."""
+        index: Any = pa.scalar(0, pa.int64())
+        for axis, place in zip(self._axes, self._places, strict=True):
+            spelled = pc.list_element(parts, place).dictionary_encode()
+            positions = pa.array(map(axis.place, spelled.dictionary.to_pylist()), pa.int64())
+            size = pa.scalar(axis.size, pa.int64())
+            index = pc.add(pc.multiply(index, size), positions.take(spelled.indices))
+        return index
+
+    def copy(self) -> PartitionStatuses:
+        """The same, to be marked without changing this."""
+        twin = copy.copy(self)
+        twin._codes, twin._looks = self._codes.copy(), self._looks.copy()
+        return twin
 
     def get(self, partition_key: str) -> PartitionLook | None:
         index = self._index(partition_key)
         return None if index is None else self._looks[self._codes[index]]
 
-    def _code(self, look: PartitionLook) -> int:
+    def code(self, look: PartitionLook) -> int:
+        """The number of a status."""
         if look not in self._looks:
             self._looks.append(look)
         return self._looks.index(look)
@@ -159,10 +195,7 @@ class PartitionStatuses:
             return None
         index = 0
         for axis, place in zip(self._axes, self._places, strict=True):
-            name, _, text = parts[place].partition("=")
-            if name != axis.keys.name:
-                return None
-            position = axis.index(text)
+            position = axis.place(parts[place])
             if position is None:
                 return None
             index = index * axis.size + position
@@ -172,21 +205,24 @@ class PartitionStatuses:
 
     def counts(self) -> dict[PartitionLook, int]:
         """How many partitions have each status."""
-        counted = Counter(self._codes)
-        return {self._looks[code]: counted[code] for code in sorted(counted)}
+        counted = [(look, self._codes.count(code)) for code, look in enumerate(self._looks)]
+        return {look: count for look, count in counted if count}
 
     def ranges(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
         """Neighbours with equal status, in their order; only of these states, if any are given."""
         for start, stop, code in self._runs():
-            look = self._looks[code]
-            if not states or look.state in states:
-                yield StatusRange(
-                    first=self.key(start),
-                    last=self.key(stop - 1),
-                    partitions=stop - start,
-                    state=look.state,
-                    quality=look.quality,
-                )
+            if not states or self._looks[code].state in states:
+                yield self._range(start, stop, code)
+
+    def _range(self, start: int, stop: int, code: int) -> StatusRange:
+        look = self._looks[code]
+        return StatusRange(
+            first=self.key(start),
+            last=self.key(stop - 1),
+            partitions=stop - start,
+            state=look.state,
+            quality=look.quality,
+        )
 
     def each(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
         """The same, one partition at a time."""
@@ -199,18 +235,32 @@ class PartitionStatuses:
                 )
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
-        inner = self._axes[-1] if self._axes else None
-        width = 1 if inner is None else inner.size
-        breaks = [0] if inner is None else inner.starts
-        if not width:
-            return
-        for row in range(0, self.partitions, width):
-            for start, stop in zip(breaks, [*breaks[1:], width], strict=True):
-                at = row + start
-                for code, same in groupby(memoryview(self._codes)[at : row + stop]):
-                    length = sum(1 for _ in same)
-                    yield at, at + length, code
-                    at += length
+        width = self._axes[-1].size if self._axes else 1
+        for row in range(0, self.partitions, width or 1):
+            yield from self._runs_of(row, width)
+
+    def _runs_of(self, row: int, width: int) -> Iterator[tuple[int, int, int]]:
+        """Of the partitions that differ in the last dimension alone, from `row` on."""
+        breaks = self._axes[-1].starts if self._axes else [0]
+        for start, stop in zip(breaks, [*breaks[1:], width], strict=True):
+            at = row + start
+            for code, same in groupby(memoryview(self._codes)[at : row + stop]):
+                length = sum(1 for _ in same)
+                yield at, at + length, code
+                at += length
+
+    def cells(self, most: int) -> PartitionCells:
+        """All partitions in at most so many cells: each has the worst status of its share."""
+        return cells_of(self._codes, self._looks, most)
+
+    def range_at(self, place: int) -> tuple[int, StatusRange]:
+        """The neighbours of equal status around a place, and where they begin."""
+        inner = self._axes[-1].size if self._axes else 1
+        row = place - place % inner
+        for start, stop, code in self._runs_of(row, inner):
+            if start <= place < stop:
+                return start, self._range(start, stop, code)
+        raise AssertionError(place)
 
     def point(self, index: int) -> tuple[Value, ...]:
         """In the order of the dimensions' names."""
@@ -236,7 +286,7 @@ class PartitionStatuses:
 
     def become_stale(self, index: int) -> None:
         look = self._looks[self._codes[index]]
-        self._codes[index] = self._code(look._replace(state=PartitionState.STALE))
+        self._codes[index] = self.code(look._replace(state=PartitionState.STALE))
 
 
 class StatusReader:
@@ -255,16 +305,27 @@ class StatusReader:
 
         False beside them: they are too many to tell which are STALE.
         """
+        return self.judged(asset, self.recorded(asset, self.ranges(asset, texts)))
+
+    def ranges(self, asset: str, texts: Sequence[str] = ()) -> Sequence[Ranges]:
+        """Which partitions texts name, by dimension."""
         space = self._space(asset)
         named = {text.partition("=")[0].strip() for text in texts}
         times = [keys.name for keys in space.dimensions if isinstance(keys, Calendar)]
         every = [
             f"{name}=all" for name in times if name not in named and self._has_any(name, space)
         ]
-        ranges = requested({asset: space}, [*texts, *every])[asset]
-        statuses = PartitionStatuses(space, ranges)
+        return requested({asset: space}, [*texts, *every])[asset]
+
+    def recorded(self, asset: str, ranges: Sequence[Ranges]) -> PartitionStatuses:
+        """What the rows of a generation say: the same for everybody who asks for these ranges."""
+        statuses = PartitionStatuses(self._space(asset), ranges)
+        self._lay_rows(statuses, self._lookups.asset_id(asset))
+        return statuses
+
+    def judged(self, asset: str, statuses: PartitionStatuses) -> tuple[PartitionStatuses, bool]:
+        """The same with what a plan made now would run again, and what is being made. Marks it."""
         asset_id = self._lookups.asset_id(asset)
-        self._lay_rows(statuses, asset_id)
         is_judged = self._judge(statuses, asset, asset_id)
         for key in self._in_flight(asset_id):
             look = statuses.get(key)
@@ -285,13 +346,9 @@ class StatusReader:
 
     def _lay_rows(self, statuses: PartitionStatuses, asset_id: str) -> None:
         names = ("partition_key", "status", "current", "last", "error_code")
-        table = self._snapshot.columns(PARTITION_STATUS, asset_id, names)
+        table = self._snapshot.columns(PARTITION_LOOKS, asset_id, names)
         for batch in table.to_batches(max_chunksize=SLICE):
-            columns = [batch.column(name).to_pylist() for name in names]
-            for key, text, current, last, code in zip(*columns, strict=True):
-                status = PartitionStatus(text)
-                look = PartitionLook(state_of(status, current), quality_of(status, last, code))
-                statuses.outside += not statuses.mark(key, look)
+            statuses.mark_all(batch.column("partition_key"), codes_of(batch, statuses.code))
 
     def _in_flight(self, asset_id: str) -> Iterator[str]:
         """Partitions that active tasks make."""

@@ -20,7 +20,7 @@ from arco.execution.states import HELD
 from arco.execution.tables import PARTITIONS, MaterializationRow, PartitionRow
 from arco.orchestration.limit_tables import DISPATCH_CONTROL, LIMITS, WORKSPACE, DeclaredLimits
 from arco.orchestration.limit_usage import RunUse
-from arco.orchestration.newest_rows import created_since, first_rows, following
+from arco.orchestration.newest_rows import Choose, SortedRows, first_rows, following
 from arco.orchestration.newest_rows import in_states as only_in_states
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
 from arco.orchestration.projects import DeploymentReader
@@ -35,7 +35,7 @@ from arco.orchestration.tables import (
     RunRow,
     TaskRow,
 )
-from arco.state.days import newest_first
+from arco.state.days import history_stretches, hot_stretch, newest_first
 from arco.state.snapshot import AsOfRow, Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
@@ -84,19 +84,24 @@ class OrchestrationReader(DeploymentReader):
         since: datetime | None = None,
         after: tuple[datetime, str] | None = None,
         matches: Callable[[RunRow], bool] | None = None,
+        choose: Choose | None = None,
     ) -> RunList:
         """The newest runs that were created since a time, are in a state, or have an asset's task,
         and match. They are those that follow the run with this creation time and id, `after`.
+        `choose` leaves out many that do not match at once.
 
         Files of history are opened a day at a time, until there are `limit` runs that no
         earlier day can have a newer one than.
         """
         only_active = bool(in_states) and RUN_ACTIVE.issuperset(in_states)
         chosen: list[RunRow] = []
-        for rows, rest_before in newest_first(self.snapshot, RUNS):
-            rows = created_since(only_in_states(rows, in_states), since)
-            rows = following(rows, after, "created_at", "run_id")
-            chosen += self._newest(rows, limit + 1, asset_key, matches)
+        for rows, rest_before in self._sorted_runs(in_states):
+            matching = (
+                row
+                for row in rows.following(after, since, choose)
+                if (matches is None or matches(row)) and self._has_asset(row, asset_key)
+            )
+            chosen += islice(matching, limit + 1)
             chosen.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
             # What is still to come ended before that time, and was created before it ended.
             if rest_before is None or only_active or (since is not None and rest_before <= since):
@@ -105,18 +110,19 @@ class OrchestrationReader(DeploymentReader):
                 return RunList(chosen[:limit], False)
         return RunList(chosen[:limit], len(chosen) <= limit)
 
-    def _newest(
-        self,
-        rows: pa.Table,
-        count: int,
-        asset_key: str,
-        matches: Callable[[RunRow], bool] | None,
-    ) -> list[RunRow]:
-        newest = [("created_at", "descending"), ("run_id", "descending")]
-        if not asset_key and matches is None:
-            return first_rows(RUNS, rows, newest, count)
-        chosen = (row for row in RUNS.rows_of(rows.sort_by(newest)) if not matches or matches(row))
-        return list(islice((row for row in chosen if self._has_asset(row, asset_key)), count))
+    def _sorted_runs(
+        self, in_states: Collection[str]
+    ) -> Iterator[tuple[SortedRows[RunRow], datetime | None]]:
+        """Runs by stretches of time. Those that have not left for history, which every list begins
+        with, are sorted once for a generation."""
+
+        def hot() -> tuple[SortedRows[RunRow], datetime | None]:
+            rows, rest_before = hot_stretch(self.snapshot, RUNS)
+            return _sorted(only_in_states(rows, in_states)), rest_before
+
+        yield hot() if in_states else self.snapshot.kept("sorted runs", hot)
+        for rows, rest_before in history_stretches(self.snapshot, RUNS):
+            yield _sorted(only_in_states(rows, in_states)), rest_before
 
     def _has_asset(self, row: RunRow, asset_key: str) -> bool:
         if not asset_key:
@@ -221,6 +227,10 @@ class OrchestrationReader(DeploymentReader):
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)
         return None if row is None else row.run_id or None
+
+
+def _sorted(rows: pa.Table) -> SortedRows[RunRow]:
+    return SortedRows(RUNS, rows, "created_at", "run_id")
 
 
 def as_of_run(run_id: str) -> AsOfRow[RunRow]:

@@ -253,6 +253,17 @@ class TaskRow(Row, frozen=True):
     """The pool that it takes a slot of while it is in flight; empty for none."""
 
 
+class TaskOrderRow(Row, frozen=True):
+    """What of a task tells whether it is in a list, and where."""
+
+    run_id: str
+    task_id: str
+    index: int
+    asset_key: str
+    state: TaskState
+    finished_at: datetime | None
+
+
 class TimerRow(Row, frozen=True):
     run_id: str
     timer_id: str
@@ -326,6 +337,7 @@ TASKS = Table(
     history=History("finished_at", KEPT_HOT),
     group_rows=WIDE_GROUP,
 )
+TASK_ORDER = TASKS.view(TaskOrderRow)
 TIMERS = Table(
     "orchestration",
     "timers",

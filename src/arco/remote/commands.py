@@ -47,11 +47,12 @@ from arco.orchestration.deploying import Deployed
 from arco.orchestration.limit_commands import LimitCommands
 from arco.orchestration.limit_events import LimitSet, LimitUnset
 from arco.orchestration.limit_tables import LimitName, parse_name, parse_scope, parse_value
-from arco.orchestration.plan import PlanRequest
-from arco.orchestration.planning import Review, ReviewedPlan, accept
+from arco.orchestration.plan import PlanRequest, PlanSpec
+from arco.orchestration.planning import Review, ReviewedPlan, RunPlanner, accept
 from arco.orchestration.reader import OrchestrationReader, SnapshotLookups
 from arco.orchestration.schema_deploy import BreakAcceptance
 from arco.orchestration.states import RequestState
+from arco.orchestration.world import World
 from arco.remote.client import Client
 from arco.remote.command_api import CommandApi, body_of, generation_of, if_match
 from arco.remote.outside_commands import RemoteImports, RemoteIngest
@@ -61,6 +62,7 @@ from arco.security.permissions import Role
 from arco.security.reader import SecurityReader
 from arco.security.tables import KeyKind
 from arco.state.replay import Progress, silent
+from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged
 from arco.times import iso
 from servo.contract.keys import AssetKey
@@ -79,10 +81,16 @@ WAIT_S: Final = 0.5
 """Between looks whether a request was planned."""
 
 
-def remote_commands(commands: Commands, client: Client) -> Commands:
-    """The same commands, carried out by the API."""
+def remote_commands(commands: Commands, client: Client, *, is_scoped: bool = False) -> Commands:
+    """The same commands, carried out by the API.
+
+    `is_scoped`: the caller does not see all that plans are made from, and the API makes them.
+    """
     for name, kind in _REMOTE.items():
-        setattr(commands, name, _over(getattr(commands, name), kind, client))
+        remote = _over(getattr(commands, name), kind, client)
+        if is_scoped and "_planner" in remote.__dict__:
+            remote.__dict__["_planner"] = _over(remote.__dict__["_planner"], RemotePlanner, client)
+        setattr(commands, name, remote)
     return commands
 
 
@@ -92,6 +100,20 @@ def _over(commands: Any, kind: type[C], client: Client) -> C:
     remote.__dict__.update(commands.__dict__)
     remote.__dict__["api"] = CommandApi(client)
     return remote
+
+
+class RemotePlanner(RunPlanner):
+    """Plans that the server makes, as far as the caller sees them."""
+
+    api: CommandApi
+
+    def _spec(
+        self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
+    ) -> PlanSpec:
+        asked = msgspec.to_builtins(request)
+        body = {"request": asked} | ({} if until is None else {"until": iso(until)})
+        answer = self.api.client.plan_run(cast(Any, body))
+        return msgspec.convert(answer["spec"], PlanSpec)
 
 
 class RemoteCatalog(CatalogCommands):

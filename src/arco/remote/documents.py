@@ -1382,6 +1382,15 @@ class LogBodyJson(TypedDict):
     generation: NotRequired[int]
 
 
+class LoginStateJson(TypedDict):
+    state: Literal["logged_out"]
+
+
+class LoginTokenJson(TypedDict):
+    token: str
+    ends_at: str
+
+
 class ManifestJson(TypedDict):
     format: NotRequired[int]
     artifact: NotRequired[str]
@@ -1415,6 +1424,14 @@ class MaterializationBodyJson(TypedDict):
     message: NotRequired[str]
     columns: NotRequired[list[AssetColumnJson]]
     inputs: NotRequired[list[str]]
+
+
+class MaterializationRefJson(TypedDict):
+    partition: str
+    materialization_id: str
+    path: NotRequired[str]
+    rows: NotRequired[int]
+    bytes: NotRequired[int]
 
 
 class MaterializationRowJson(TypedDict):
@@ -1504,6 +1521,12 @@ class NewKeyBodyJson(TypedDict):
     scopes: NotRequired[list[PermissionJson]]
     expires_at: NotRequired[str | None]
     kind: NotRequired[Literal["api_key", "service", "worker"]]
+
+
+class NewVersionsJson(TypedDict):
+    versions: NotRequired[list[WatchedVersionJson]]
+    cursor: NotRequired[str | None]
+    more: NotRequired[bool]
 
 
 class NotificationJson(TypedDict):
@@ -1616,6 +1639,28 @@ class PartitionDifferenceJson(TypedDict):
     run_id: str
 
 
+class PartitionLookBodyJson(TypedDict):
+    state: PartitionStateJson
+    quality: QualityJson
+
+
+class PartitionMapBodyJson(TypedDict):
+    asset: str
+    partitions: int
+    share: int
+    looks: list[PartitionLookBodyJson]
+    runs: list[int]
+    generation: NotRequired[int]
+
+
+class PartitionPlaceBodyJson(TypedDict):
+    place: int
+    partition: str
+    range: StatusRangeJson
+    range_place: int
+    generation: NotRequired[int]
+
+
 class PartitionRowJson(TypedDict):
     asset_id: str
     partition: str
@@ -1725,6 +1770,16 @@ class PinBodyJson(TypedDict):
     active: bool
 
 
+class PlanAnswerJson(TypedDict):
+    spec: PlanSpecJson
+    generation: NotRequired[int]
+
+
+class PlanBodyJson(TypedDict):
+    request: PlanRequestJson
+    until: NotRequired[str | None]
+
+
 class PlanPreviewJson(TypedDict):
     tasks: int
     runs: int
@@ -1746,10 +1801,42 @@ class PlanRequestJson(TypedDict):
     deployments: NotRequired[list[str]]
 
 
+class PlanSpecJson(TypedDict):
+    manifest: str
+    manifests: NotRequired[dict[str, str]]
+    request: PlanRequestJson
+    tasks: list[PlannedTaskJson]
+    references: NotRequired[dict[str, str]]
+    inputs: NotRequired[list[PlannedInputJson]]
+    versions: NotRequired[dict[str, list[MaterializationRefJson]]]
+
+
 class PlannedAssetJson(TypedDict):
     asset: str
     tasks: int
     runs: int
+
+
+class PlannedInputJson(TypedDict):
+    asset: str
+    parameter: NotRequired[str]
+    tasks: NotRequired[list[int]]
+    versions: NotRequired[list[int]]
+
+
+class PlannedTaskJson(TypedDict):
+    task_id: str
+    asset: str
+    asset_id: str
+    partition: NotRequired[str]
+    action: NotRequired[Literal["reuse", "run"]]
+    reason: NotRequired[str]
+    stage: NotRequired[int]
+    depends_on: NotRequired[list[int]]
+    inputs: NotRequired[list[int]]
+    fingerprint: NotRequired[str]
+    materialization_id: NotRequired[str]
+    tenant: NotRequired[str]
 
 
 class PlannedTaskBodyJson(TypedDict):
@@ -2086,6 +2173,19 @@ class RowChangeJson(TypedDict):
     key: dict[str, str | None]
     before: NotRequired[dict[str, str | None]]
     after: NotRequired[dict[str, str | None]]
+
+
+class RowsBodyJson(TypedDict):
+    table: str
+    select: Literal["all", "changed", "day", "days", "hot", "keys", "part", "recent", "since"]
+    keys: NotRequired[list[list[str | int]]]
+    history: NotRequired[bool]
+    day: NotRequired[str | None]
+    since: NotRequired[str | None]
+    position: NotRequired[int]
+    before: NotRequired[int | None]
+    between: NotRequired[list[Any] | None]
+    after: NotRequired[list[str | int]]
 
 
 class RunBodyJson(TypedDict):
@@ -2445,6 +2545,28 @@ class SeriesFreshnessJson(TypedDict):
     since: str | None
 
 
+class SessionBodyJson(TypedDict):
+    caller: SessionCallerJson | None
+    login: str | None
+    workspaces: NotRequired[list[SessionWorkspaceJson]]
+    development: NotRequired[str]
+
+
+class SessionCallerJson(TypedDict):
+    kind: str
+    id: str
+    name: str
+    email: str
+    until: str | None
+
+
+class SessionWorkspaceJson(TypedDict):
+    tenant: str
+    workspace: str
+    permissions: list[PermissionJson]
+    namespaces: dict[str, list[PermissionJson]]
+
+
 class SlaSpecJson(TypedDict):
     max_age_s: NotRequired[int]
     cron: NotRequired[str]
@@ -2710,6 +2832,11 @@ class TimeWindowJson(TypedDict):
     dimension: NotRequired[str]
 
 
+class TokenRequestJson(TypedDict):
+    code: str
+    verifier: str
+
+
 class TriggerBodyJson(TypedDict):
     selection: list[str]
     exclude: NotRequired[list[str]]
@@ -2758,6 +2885,14 @@ class WaitingJson(TypedDict):
     text: str
     since: NotRequired[str | None]
     tasks: NotRequired[int]
+
+
+class WatchedVersionJson(TypedDict):
+    asset: str
+    partition: str
+    materialization_id: str
+    version: int
+    rows: NotRequired[int]
 
 
 class WindowJson(TypedDict):

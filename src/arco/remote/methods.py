@@ -482,6 +482,39 @@ class Operations(ABC):
         )
         return answer
 
+    def get_partition_map(
+        self,
+        asset: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        cells: int | None = None,
+    ) -> doc.PartitionMapBodyJson:
+        """Show all partitions of an asset as a picture, in their order."""
+        answer: doc.PartitionMapBodyJson = self._read(
+            f"/assets/{_quoted(asset)}/partition-map",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "cells": cells},
+        )
+        return answer
+
+    def get_partition_at(
+        self,
+        asset: str,
+        place: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+    ) -> doc.PartitionPlaceBodyJson:
+        """Show which partition is at a place of the picture, and its neighbours with equal
+        status."""
+        answer: doc.PartitionPlaceBodyJson = self._read(
+            f"/assets/{_quoted(asset)}/partition-map/{_quoted(place)}",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
+        )
+        return answer
+
     def list_versions(
         self,
         asset: str,
@@ -961,11 +994,12 @@ class Operations(ABC):
         generation: int | None = None,
         as_of: str | None = None,
         as_of_run: str | None = None,
+        waiting: bool | None = None,
     ) -> doc.RunDetailsJson:
         """Show a run: its state, its counts, and what it waits for."""
         answer: doc.RunDetailsJson = self._read(
             f"/runs/{_quoted(run_id)}",
-            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "waiting": waiting},
         )
         return answer
 
@@ -2116,6 +2150,12 @@ class Operations(ABC):
         )
         return answer
 
+    def plan_run(self, body: doc.PlanBodyJson, *, idempotency_key: str = "") -> doc.PlanAnswerJson:
+        """Plan a run without starting it: all of its tasks that the caller sees. Changes
+        nothing."""
+        answer: doc.PlanAnswerJson = self._write("POST", "/runs/plan", {}, body, idempotency_key)
+        return answer
+
     def cancel_run(
         self, run_id: str, body: doc.CancelBodyJson, *, idempotency_key: str = ""
     ) -> doc.RunStateBodyJson:
@@ -2415,4 +2455,21 @@ class Operations(ABC):
         answer: doc.ReportedBodyJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/materializations", {}, body, idempotency_key
         )
+        return answer
+
+    def get_session(self) -> doc.SessionBodyJson:
+        """Tell who the caller is, and what he may do. Nobody is told where to log in."""
+        answer: doc.SessionBodyJson = self._read("/auth/session", {})
+        return answer
+
+    def log_out(self, *, idempotency_key: str = "") -> doc.LoginStateJson:
+        """End the session, on all servers."""
+        answer: doc.LoginStateJson = self._write("POST", "/auth/logout", {}, None, idempotency_key)
+        return answer
+
+    def exchange_code(
+        self, body: doc.TokenRequestJson, *, idempotency_key: str = ""
+    ) -> doc.LoginTokenJson:
+        """Exchange a code, with the verifier of its challenge, for a session's token. Once."""
+        answer: doc.LoginTokenJson = self._write("POST", "/auth/token", {}, body, idempotency_key)
         return answer

@@ -1,36 +1,58 @@
 """A workspace that is reached through the API: `ARCO_API` and `ARCO_TOKEN`, and no credentials of
 the store.
 
-Readers are the same, over the objects that the API hands out; commands are carried out by it.
+Readers are the same, over the objects that the API hands out; commands are carried out by it. Who
+does not see the whole workspace is not given files of tables: his snapshots ask for rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from arco.app.reading import Reading
 from arco.app.workspace import Workspace
 from arco.clock import Clock, SystemClock
 from arco.config import Config
-from arco.errors import Denied
+from arco.errors import Denied, NotFound
+from arco.orchestration.reader import Library
 from arco.remote.client import Client
 from arco.remote.commands import remote_commands
+from arco.remote.remote_sql import RemoteSql
+from arco.remote.snapshot import ScopedSnapshot
 from arco.remote.store import ApiStore, refuse
 from arco.security.reader import SecurityReader
 from arco.security.stored_tokens import TokenFile
-from arco.state.snapshot import At
+from arco.state.snapshot import At, Snapshot
+from arco.state.sql import SqlEngine
+from arco.state.sqlprocess import SqlLimits, SqlProcess
+from arco.storage import paths
+from arco.storage.port import Store
 
 
 class RemoteWorkspace(Workspace):
     def __init__(self, client: Client, *, clock: Clock, **settings: Any) -> None:
-        _require_access(client)
-        super().__init__(ApiStore(client), client.tenant, client.workspace, clock=clock, **settings)
         self.client = client
-        self.read = _RemoteReading(self.core, self.tables)
-        self.commands = remote_commands(self.commands, client)
+        self.is_scoped = not _reads_files(client)
+        """The caller does not see the whole workspace: rows are asked for, not read from files."""
+        self.snapshots = ScopedSnapshot if self.is_scoped else Snapshot
+        super().__init__(ApiStore(client), client.tenant, client.workspace, clock=clock, **settings)
+        reading = _ScopedReading if self.is_scoped else _RemoteReading
+        self.read = reading(self.core, self.tables)
+        self.commands = remote_commands(self.commands, client, is_scoped=self.is_scoped)
         self.upkeep = _NeedsTheStore()  # type: ignore[assignment]
         self.runtime = _NeedsTheStore()  # type: ignore[assignment]
+
+    def of_all_namespaces(self, what: str) -> Self:
+        if self.is_scoped:
+            raise Denied(
+                f"{what} are for those who see the whole workspace",
+                hint="ask an owner for a role on the workspace",
+            )
+        return self
+
+    def open_library(self, store: Store) -> Library:
+        return _ScopedLibrary(store) if self.is_scoped else Library(store)
 
 
 def connected(config: Config, env: Mapping[str, str], **settings: Any) -> RemoteWorkspace:
@@ -65,13 +87,24 @@ class _NeedsTheStore:
         refuse()
 
 
-def _require_access(client: Client) -> None:
-    """Who sees some namespaces alone cannot read the tables, in which all of them are."""
+class _ScopedReading(Reading):
+    def sql(self, limits: SqlLimits | None = None, process: SqlProcess | None = None) -> SqlEngine:
+        if process is not None:
+            process.close()
+        return RemoteSql(self._tables, limits)
+
+
+class _ScopedLibrary(Library):
+    """Manifests and plans without what the caller does not see: they have other bytes."""
+
+    def _encoded(self, digest: str) -> bytes:
+        return self._store.get(paths.manifest(digest)).data
+
+
+def _reads_files(client: Client) -> bool:
+    """Whether the server hands out the tables' own files, in which all namespaces are."""
     try:
-        client.list_stored_objects(prefix="manifests/head.json")
-    except Denied:
-        raise Denied(
-            "`servo` through the API is for those who may read the whole workspace",
-            hint="ask an owner for a role on the workspace, or use the API itself: "
-            "docs/guides/client.md",
-        ) from None
+        client.list_stored_objects(prefix=f"{paths.STATE}~")
+    except NotFound:
+        return False
+    return True

@@ -14,6 +14,8 @@ from arco.storage.lease import Leases
 class Core(LogCore):
     files: Files
     leases: Leases
+    snapshots: type[Snapshot] = Snapshot
+    """How generations are read."""
 
     def snapshot(self, at: At | None = None) -> Snapshot:
-        return Snapshot.open(self.manifests, self.files, at)
+        return self.snapshots.open(self.manifests, self.files, at)

@@ -16,13 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from arco.log.manifest import FileRef
-from arco.state.lookup import look_up, slices
-from arco.state.parquet import Files
+from arco.state.file_rows import ShardRange
 from arco.state.snapshot import Snapshot
-from arco.state.sorted_rows import latest, prefix_range
 from arco.state.table import Key, Row, Table
-from arco.storage.parallel import each
 
 R = TypeVar("R", bound=Row)
 
@@ -36,7 +32,7 @@ class HistoryStretch(NamedTuple):
 
 
 def newest_first(
-    snapshot: Snapshot, table: Table[Any], *shard: Any, between: tuple[str, str] | None = None
+    snapshot: Snapshot, table: Table[Any], *shard: Any, between: ShardRange = None
 ) -> Iterator[HistoryStretch]:
     """The rows of a table, or of a shard key, or of a longer part of keys.
 
@@ -46,18 +42,28 @@ def newest_first(
     For tables whose rows do not come back once they have left, such as those of runs: of
     another a key might be met twice.
     """
-    assert table.history is not None
-    manifest = snapshot.manifest(table)
-    hot = [ref for ref in manifest.recent() if _may_hold(ref, between)]
-    # What has left was that old by the log's time when it did.
-    left = snapshot.head.manifest.log_time - table.history.after if manifest.has_history else None
-    yield HistoryStretch(_rows(snapshot.files, table, hot, shard), left)
-    history = [ref for ref in manifest.history if _may_hold(ref, between)]
-    last_days = sorted({ref.days[1] for ref in history if ref.days})
+    hot = hot_stretch(snapshot, table, *shard, between=between)
+    yield hot
+    if hot.rest_before is not None:
+        yield from history_stretches(snapshot, table, *shard, between=between)
+
+
+def hot_stretch(
+    snapshot: Snapshot, table: Table[Any], *shard: Any, between: ShardRange = None
+) -> HistoryStretch:
+    """What has not left for history."""
+    return HistoryStretch(*snapshot.hot_rows(table, shard, between))
+
+
+def history_stretches(
+    snapshot: Snapshot, table: Table[Any], *shard: Any, between: ShardRange = None
+) -> Iterator[HistoryStretch]:
+    """What has left, the newest days first."""
+    last_days = snapshot.history_days(table, between)
     while last_days:
         last = last_days.pop()
-        refs = [ref for ref in history if ref.days and ref.days[1] == last]
-        yield HistoryStretch(_rows(snapshot.files, table, refs, shard), _end_of(last_days))
+        rows = snapshot.rows_of_day(table, last, shard, between)
+        yield HistoryStretch(rows, _end_of(last_days))
 
 
 def newest_rows(
@@ -89,39 +95,9 @@ def newest_rows(
 
 def get_of_day(snapshot: Snapshot, table: Table[R], key: Key, day: date) -> R | None:
     """A row by its key: among the hot ones, or in history of that day alone."""
-    manifest = snapshot.manifest(table)
-
-    def left(version: int) -> list[FileRef]:
-        return [r for r in manifest.history if r.days and r.days[0] <= day <= r.days[1]]
-
-    return look_up(snapshot.files, manifest.recent(), table, key, left)[1]
-
-
-def _may_hold(ref: FileRef, between: tuple[str, str] | None) -> bool:
-    return between is None or (ref.shard[0] <= between[1] and between[0] <= ref.shard[1])
+    return snapshot.get_of_day(table, key, day)
 
 
 def _end_of(days: Sequence[date]) -> datetime | None:
     """The end of the last of these days."""
     return datetime.combine(days[-1], time()) + timedelta(days=1) if days else None
-
-
-def _rows(files: Files, table: Table[Any], refs: Sequence[FileRef], shard: Key) -> pa.Table:
-    parts = list(_of_shard(files, table, refs, shard) if shard else _whole(files, table, refs))
-    if not parts:
-        return table.schema.empty_table()
-    return latest(parts, table.key, keep_deleted=False)
-
-
-def _whole(files: Files, table: Table[Any], refs: Sequence[FileRef]) -> Iterator[pa.RecordBatch]:
-    for batches in each(files.store, lambda ref: files.batches(table, ref), refs):
-        yield from batches
-
-
-def _of_shard(
-    files: Files, table: Table[Any], refs: Sequence[FileRef], shard: Key
-) -> Iterator[pa.RecordBatch]:
-    for batch in slices(files, refs, table, shard):
-        start, end = prefix_range(batch, table.key, shard)
-        if end > start:
-            yield batch.slice(start, end - start)

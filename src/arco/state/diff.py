@@ -8,9 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.log.manifest import FileRef
 from arco.state.snapshot import Snapshot
-from arco.state.sorted_rows import latest
 from arco.state.table import Key, Row, Table
 
 Rows = dict[Key, tuple[int, Row]]
@@ -67,17 +65,9 @@ def diff(before: Snapshot, after: Snapshot, tables: Sequence[Table[Any]]) -> lis
 def diff_table(before: Snapshot, after: Snapshot, table: Table[Any]) -> RowDiff:
     """The rows of a table that differ between two generations.
 
-    Only files are read that one of them has and the other has not: what changed, and what was
-    merged in between. A row that is in such files of both with one version is the same row. The
-    others are looked up in both generations.
+    Keys of rows that may differ are looked up in both generations.
     """
-    a, b = before.manifest(table).files(), after.manifest(table).files()
-    shared = {(ref.path, ref.table) for ref in a} & {(ref.path, ref.table) for ref in b}
-    left, right = (
-        _newest(snapshot, table, [ref for ref in refs if (ref.path, ref.table) not in shared])
-        for snapshot, refs in ((before, a), (after, b))
-    )
-    keys = {key for key in left.keys() | right.keys() if left.get(key) != right.get(key)}
+    keys = after.changed_keys(before, table)
     old, new = _rows_at(before, table, keys), _rows_at(after, table, keys)
     changed = [key for key in old.keys() & new.keys() if old[key][1] != new[key][1]]
     return RowDiff(
@@ -88,20 +78,6 @@ def diff_table(before: Snapshot, after: Snapshot, table: Table[Any]) -> RowDiff:
         sorted(old.keys() - new.keys()),
         sorted(changed),
     )
-
-
-def _newest(
-    snapshot: Snapshot, table: Table[Any], refs: Sequence[FileRef]
-) -> dict[Key, tuple[int, bool]]:
-    """By key, the newest version in some files, and whether that is a deletion."""
-    columns = [*table.key, "row_version", "_deleted", "_bucket"]
-    parts = [snapshot.files.table(table, ref).select(columns) for ref in refs]
-    if not parts:
-        return {}
-    rows = latest(parts, table.key, keep_deleted=True)
-    keys = zip(*(rows.column(name).to_pylist() for name in table.key), strict=True)
-    versions = rows.column("row_version").to_pylist(), rows.column("_deleted").to_pylist()
-    return dict(zip(keys, zip(*versions, strict=True), strict=True))
 
 
 def _rows_at(snapshot: Snapshot, table: Table[Any], keys: Collection[Key]) -> Rows:

@@ -145,10 +145,10 @@ class Files:
         return len(list(self._footer(ref).may_hold(bucket))) > 1
 
     def table(self, table: Table[Any], ref: FileRef) -> pa.Table:
-        """All rows of a table in a file, verified, without filling the cache."""
+        """All rows, verified; of a view the columns that it has. The cache is not filled."""
         if ref.table:
             return changes.rows_of(self._changes(ref), table, ref)
-        return decode(self.raw(ref), ref)
+        return decode(self.raw(ref), ref, table.schema.names if table.is_view else None)
 
     def opened(self, table: Table[Any], ref: FileRef) -> OpenedFile:
         """A file of which rows are read as they are asked for, without filling the cache."""
@@ -347,9 +347,9 @@ class OpenedFile:
             )
 
 
-def decode(raw: bytes, ref: FileRef) -> pa.Table:
-    """The rows of a file, from its bytes."""
-    return _read(pa.BufferReader(raw), ref)
+def decode(raw: bytes, ref: FileRef, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a file, from its bytes; some of the columns, or all."""
+    return _read(pa.BufferReader(raw), ref, columns=columns)
 
 
 def _missing(ref: FileRef) -> Corrupt:

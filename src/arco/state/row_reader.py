@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from arco.epoch import EPOCH
+from arco.epoch import MOMENTS
 
 T = TypeVar("T")
 
@@ -21,9 +20,19 @@ _KINDS = {
     "value": "{0}[i]",
     "text": "str({0}[{1}[i]:{1}[i + 1]], 'utf-8')",
     "member": "{2}[str({0}[{1}[i]:{1}[i + 1]], 'utf-8')]",
-    "moment": "EPOCH + timedelta(0, 0, {0}[i])",
+    "moment": "MOMENTS[{0}[i]]",
     "call": "{0}(i)",
 }
+
+
+class _Nothing:
+    """In the place of a row that was deleted: it has no value in any column."""
+
+    def __getattr__(self, column: str) -> None:
+        return None
+
+
+NOTHING = _Nothing()
 
 
 class Cell(NamedTuple):
@@ -50,4 +59,4 @@ def _compiled(kinds: tuple[tuple[str, int], ...]) -> Any:
         names += own
     parameters, values = ", ".join(["row", *names]), ", ".join(["*key", *expressions])
     source = f"lambda {parameters}: lambda i, key: row({values})"
-    return eval(source, {"EPOCH": EPOCH, "timedelta": timedelta, "str": str})
+    return eval(source, {"MOMENTS": MOMENTS, "str": str})

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from datetime import date, datetime
+from typing import Any, Generic, Self, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -20,12 +20,14 @@ from arco.errors import NotFound, NotYet
 from arco.log.contents import TableFiles
 from arco.log.head import Head, Manifests
 from arco.log.manifest import FileRef, Floor
+from arco.state.file_rows import ShardRange, may_hold, newest_versions, rows_of_files
 from arco.state.lookup import look_up, look_up_many, slices
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest, prefix_range
 from arco.state.table import Key, Row, Table, Versioned, keep_newest
 
 R = TypeVar("R", bound=Row)
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -69,9 +71,10 @@ class Snapshot:
         self.head = head
         self.contents = manifests.contents(head)
         self._generations: dict[int, int] = {}
+        self._kept: dict[str, Any] = {}
 
     @classmethod
-    def open(cls, manifests: Manifests, files: Files, at: At | None = None) -> Snapshot:
+    def open(cls, manifests: Manifests, files: Files, at: At | None = None) -> Self:
         """Resolve `at` to one generation.
 
         Raises NotFound for a generation that never was or was collected, and
@@ -83,16 +86,64 @@ class Snapshot:
             case Generation(number):
                 return cls(manifests, files, _numbered(manifests, number))
             case AsOf(time):
-                return _as_of(manifests, files, time)
+                return cls._as_of(manifests, files, time)
             case AsOfRow():
-                return _as_of_row(manifests, files, at)
+                return cls._as_of_row(manifests, files, at)
 
-    def refresh(self) -> Snapshot:
+    @classmethod
+    def _as_of(cls, manifests: Manifests, files: Files, time: datetime) -> Self:
+        head = manifests.head()
+        if head.manifest.published_at <= time:
+            return cls(manifests, files, head)
+        kept = manifests.kept()
+        after, before = manifests.first_where(lambda h: h.manifest.published_at > time, kept, head)
+        assert after is not None
+        if before == 0 and after.generation > 1:
+            raise NotFound(
+                f"history before {after.manifest.published_at} was collected", hint=_oldest(kept)
+            )
+        snapshot = cls(manifests, files, manifests.read(before))
+        if after.generation - before > 1:
+            log.warning(
+                "the generation of %s was collected: this is generation %d of %s; the next "
+                "that is kept is %d of %s",
+                time.isoformat(" ", "seconds"),
+                before,
+                snapshot.published_at.isoformat(" ", "seconds"),
+                after.generation,
+                after.manifest.published_at.isoformat(" ", "seconds"),
+            )
+        return snapshot
+
+    @classmethod
+    def _as_of_row(cls, manifests: Manifests, files: Files, at: AsOfRow[Any]) -> Self:
+        def holds(head: Head) -> bool:
+            row = cls(manifests, files, head).get(at.table, *at.key)
+            return row is not None and at.holds(row)
+
+        kept = manifests.kept()
+        first, before = manifests.first_where(holds, kept, manifests.head())
+        if first is None:
+            raise NotYet(f"not yet: {at.what}", retry_after_s=1.0)
+        if first.generation - before > 1:
+            raise NotFound(
+                f"the generation of this was collected: {at.what}",
+                hint=f"generation {first.generation} is the first after it that is kept",
+            )
+        return cls(manifests, files, first)
+
+    def refresh(self) -> Self:
         """The newest generation; itself if that has not changed."""
         head = self._manifests.head()
         if head.generation == self.generation:
             return self
-        return Snapshot(self._manifests, self.files, head)
+        return type(self)(self._manifests, self.files, head)
+
+    def kept(self, name: str, make: Callable[[], T]) -> T:
+        """What is derived from whole tables of this generation, made once; nobody changes it."""
+        if name not in self._kept:
+            self._kept[name] = make()  # two threads may both make it; what they make is the same
+        return cast(T, self._kept[name])
 
     @property
     def generation(self) -> int:
@@ -129,9 +180,12 @@ class Snapshot:
 
     def get_many(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
         """Rows of a table without history, by their keys. Those that are not there are left out."""
-        assert table.history is None
-        versions = look_up_many(self.files, self.manifest(table).recent(), table, keys)
+        versions = self.get_many_versioned(table, keys)
         return {key: row for key, (_, row) in versions.items() if row is not None}
+
+    def get_many_versioned(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, Versioned[R]]:
+        assert table.history is None
+        return look_up_many(self.files, self.manifest(table).recent(), table, keys)
 
     def versioned(self, table: Table[R], key: Key, *, history: bool = True) -> Versioned[R]:
         """A row with its version; (0, None) if it never was."""
@@ -160,13 +214,21 @@ class Snapshot:
     def columns(self, table: Table[Any], shard: str, names: Sequence[str]) -> pa.Table:
         """Some columns of the rows of one shard key that have not left for history."""
         chosen = list(dict.fromkeys([*table.key, *names, "row_version", "_deleted", "_bucket"]))
-        parts = [
-            batch.filter(pc.equal(batch.column(table.key[0]), shard)).select(chosen)
-            for batch in slices(self.files, self.manifest(table).recent(), table, (shard,))
-        ]
-        if not parts:
+        manifest = self.manifest(table)
+
+        def read(refs: Sequence[FileRef]) -> list[pa.RecordBatch]:
+            batches = (b.select(chosen) for b in slices(self.files, refs, table, (shard,)))
+            parts = (b.filter(pc.equal(b.column(table.key[0]), shard)) for b in batches)
+            return [part for part in parts if part.num_rows]
+
+        base, newer = read(manifest.base), read(manifest.l0)
+        if not newer and base:  # a row is in one file of the base: there is nothing to sort
+            parts = [pa.Table.from_batches([part]) for part in base]
+            rows = pa.concat_tables(parts, promote_options="default")
+            return rows.filter(pc.invert(rows.column("_deleted"))).combine_chunks()
+        if not newer:
             return table.schema.empty_table().select(chosen)
-        return latest(parts, table.key, keep_deleted=False)
+        return latest([*base, *newer], table.key, keep_deleted=False)
 
     def scan(self, table: Table[Any]) -> pa.Table:
         """All rows of a table, with their versions, in file order."""
@@ -202,16 +264,72 @@ class Snapshot:
 
         Of history only the files of those days are read.
         """
+        return list(table.rows_of(self.recent_rows(table, since)))
+
+    def recent_rows(self, table: Table[Any], since: datetime) -> pa.Table:
+        """The same, with their versions."""
         assert table.history is not None
-        column = table.history.column
         manifest = self.manifest(table)
         old = [ref for ref in manifest.history if ref.days and ref.days[1] >= since.date()]
-        rows = table.rows_of(_live(self.files, table, (*manifest.recent(), *old)))
-        return [row for row in rows if (getattr(row, column) or since) >= since]
+        rows = _live(self.files, table, (*manifest.recent(), *old))
+        times = rows.column(table.history.column)
+        return rows.filter(
+            pc.fill_null(pc.greater_equal(times, pa.scalar(since, times.type)), True)
+        )
 
     def hot(self, table: Table[R]) -> list[R]:
         """All rows that have not left for history: what this costs does not grow with it."""
         return list(table.rows_of(_live(self.files, table, self.manifest(table).recent())))
+
+    # -- history by its days: `arco.state.days` goes through it -------------------------
+
+    def hot_rows(
+        self, table: Table[Any], shard: Key, between: ShardRange
+    ) -> tuple[pa.Table, datetime | None]:
+        """Rows that have not left for history. The rest has a time before the second value, in
+        the column by which it left; None if there is no rest."""
+        assert table.history is not None
+        manifest = self.manifest(table)
+        refs = [ref for ref in manifest.recent() if may_hold(ref, between)]
+        # What has left was that old by the log's time when it did.
+        left = self.head.manifest.log_time - table.history.after if manifest.has_history else None
+        return rows_of_files(self.files, table, refs, shard), left
+
+    def history_days(self, table: Table[Any], between: ShardRange) -> list[date]:
+        """The last days of the files of history, ascending."""
+        history = self.manifest(table).history
+        return sorted({ref.days[1] for ref in history if ref.days and may_hold(ref, between)})
+
+    def rows_of_day(
+        self, table: Table[Any], last: date, shard: Key, between: ShardRange
+    ) -> pa.Table:
+        """Rows of the files of history that end with a day."""
+        history = self.manifest(table).history
+        refs = [r for r in history if r.days and r.days[1] == last and may_hold(r, between)]
+        return rows_of_files(self.files, table, refs, shard)
+
+    def get_of_day(self, table: Table[R], key: Key, day: date) -> R | None:
+        """A row by its key: among the hot ones, or in history of that day alone."""
+        manifest = self.manifest(table)
+
+        def left(version: int) -> list[FileRef]:
+            return [r for r in manifest.history if r.days and r.days[0] <= day <= r.days[1]]
+
+        return look_up(self.files, manifest.recent(), table, key, left)[1]
+
+    def changed_keys(self, before: Snapshot, table: Table[Any]) -> set[Key]:
+        """The keys of rows that may differ between another generation and this one.
+
+        Only files are read that one of them has and the other has not: what changed, and what was
+        merged in between. A row that is in such files of both with one version is the same row.
+        """
+        a, b = before.manifest(table).files(), self.manifest(table).files()
+        shared = {(ref.path, ref.table) for ref in a} & {(ref.path, ref.table) for ref in b}
+        left, right = (
+            newest_versions(self.files, table, [r for r in refs if (r.path, r.table) not in shared])
+            for refs in (a, b)
+        )
+        return {key for key in left.keys() | right.keys() if left.get(key) != right.get(key)}
 
 
 def scan(files: Files, manifest: TableFiles, table: Table[Any]) -> pa.Table:
@@ -245,31 +363,6 @@ def _numbered(manifests: Manifests, number: int) -> Head:
     raise NotFound(f"generation {number} was collected", hint=_oldest(manifests.kept()))
 
 
-def _as_of(manifests: Manifests, files: Files, time: datetime) -> Snapshot:
-    head = manifests.head()
-    if head.manifest.published_at <= time:
-        return Snapshot(manifests, files, head)
-    kept = manifests.kept()
-    after, before = manifests.first_where(lambda h: h.manifest.published_at > time, kept, head)
-    assert after is not None
-    if before == 0 and after.generation > 1:
-        raise NotFound(
-            f"history before {after.manifest.published_at} was collected", hint=_oldest(kept)
-        )
-    snapshot = Snapshot(manifests, files, manifests.read(before))
-    if after.generation - before > 1:
-        log.warning(
-            "the generation of %s was collected: this is generation %d of %s; the next "
-            "that is kept is %d of %s",
-            time.isoformat(" ", "seconds"),
-            before,
-            snapshot.published_at.isoformat(" ", "seconds"),
-            after.generation,
-            after.manifest.published_at.isoformat(" ", "seconds"),
-        )
-    return snapshot
-
-
 def _oldest(kept: Floor) -> str:
     oldest = min((*kept.thinned_numbers(), kept.generation))
     if oldest == kept.generation:
@@ -277,20 +370,3 @@ def _oldest(kept: Floor) -> str:
     return (
         f"all from {kept.generation} on are kept, and {len(kept.thinned)} older ones, from {oldest}"
     )
-
-
-def _as_of_row(manifests: Manifests, files: Files, at: AsOfRow[Any]) -> Snapshot:
-    def holds(head: Head) -> bool:
-        row = Snapshot(manifests, files, head).get(at.table, *at.key)
-        return row is not None and at.holds(row)
-
-    kept = manifests.kept()
-    first, before = manifests.first_where(holds, kept, manifests.head())
-    if first is None:
-        raise NotYet(f"not yet: {at.what}", retry_after_s=1.0)
-    if first.generation - before > 1:
-        raise NotFound(
-            f"the generation of this was collected: {at.what}",
-            hint=f"generation {first.generation} is the first after it that is kept",
-        )
-    return Snapshot(manifests, files, first)

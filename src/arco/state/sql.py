@@ -56,6 +56,8 @@ class RowFilter(msgspec.Struct, frozen=True):
     """By table, a condition of SQL; empty: all rows. Other tables are not there."""
     setup: tuple[str, ...] = ()
     """Statements that make what the conditions refer to."""
+    shown_text: str = ""
+    """What texts of filtered tables are shown as: an expression of SQL with the place `{text}`."""
 
 
 class SqlEngine:
@@ -118,7 +120,7 @@ class SqlEngine:
                 if rows is not None and not conditions[name] and _shared(files.files()):
                     changes.append(f"CREATE TABLE {_apart(name)} AS {self._changes(files)}")
             views = [
-                self._view(name, files, conditions.get(name, ""), is_apart=rows is not None)
+                self._view(name, files, conditions.get(name, ""), rows)
                 for name, files in tables.items()
             ]
             readable = [
@@ -207,17 +209,16 @@ class SqlEngine:
     def _path(self, ref: FileRef) -> Path:
         return Path(self.folder.name) / f"{ref.sha256}.parquet"
 
-    def _view(
-        self, name: str, manifest: TableFiles, condition: str = "", *, is_apart: bool = False
-    ) -> str:
-        """`is_apart`: the rows of change files are in a table of their own."""
+    def _view(self, name: str, manifest: TableFiles, condition: str, rows: RowFilter | None) -> str:
         domain, table = (quoted(part) for part in name.split("."))
-        apart = _apart(name) if is_apart and not condition else ""
+        # With a filter, the rows of change files are in a table of their own.
+        apart = _apart(name) if rows is not None and not condition else ""
         declared = self._declared.get(name)
         computed = {} if declared is None else declared.computed
         body = table_select(manifest, lambda refs: self._read(manifest, refs, apart), computed)
         if condition:
-            body = f"SELECT * FROM ({body}) WHERE {condition}"
+            columns = _shown_texts(manifest, rows.shown_text if rows is not None else "")
+            body = f"SELECT *{columns} FROM ({body}) WHERE {condition}"
         kind = "TABLE" if condition else "VIEW"
         return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE {kind} {domain}.{table} AS {body}"
 
@@ -250,6 +251,24 @@ class SqlEngine:
             "SET enable_external_access=false",
             "SET lock_configuration=true",
         ]
+
+
+def _shown_texts(manifest: TableFiles, expression: str) -> str:
+    """The columns with texts, as a query sees them."""
+    if not expression:
+        return ""
+    replaced: list[str] = []
+    for column in manifest.columns:
+        name, kind = quoted(column.name), duckdb_type(column.type)
+        each = expression.format(text="x")
+        if kind == "VARCHAR":
+            replaced.append(f"{expression.format(text=name)} AS {name}")
+        elif kind == "VARCHAR[]":
+            replaced.append(f"[{each} for x in {name}] AS {name}")
+        elif kind.startswith("MAP(VARCHAR, VARCHAR"):
+            values = f"[{each} for x in map_values({name})]"
+            replaced.append(f"map(map_keys({name}), {values}) AS {name}")
+    return f" REPLACE ({', '.join(replaced)})" if replaced else ""
 
 
 def _shared(refs: Sequence[FileRef]) -> list[FileRef]:

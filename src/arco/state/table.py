@@ -30,13 +30,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.epoch import EPOCH
+from arco.epoch import MOMENTS
 from arco.errors import Corrupt, Invalid
 from arco.log.arrays import array_of
 from arco.log.contents import TableFiles
 from arco.log.manifest import ColumnSpec, TableManifest
 from arco.state.arrow_columns import texts_of, values_of
-from arco.state.row_reader import Cell, row_reader
+from arco.state.row_reader import NOTHING, Cell, row_reader
 
 LOOKED_UP_GROUP = 1_024
 """Rows of a row group, for tables of which single rows are looked up in commands: a look-up decodes
@@ -208,12 +208,10 @@ class Table(Generic[R]):
         """Rows and tombstones as columns, in file order."""
         if not rows:
             return self.no_rows
-        nothing = (None,) * (len(self.columns) - len(self.key))
-        as_tuple = msgspec.structs.astuple
-        values = [
-            as_tuple(row) if row is not None else key + nothing for key, (_, row) in rows.items()
-        ]
-        columns: list[Sequence[Any]] = [*zip(*values, strict=True)]
+        columns: list[Sequence[Any]] = [[key[i] for key in rows] for i, _ in enumerate(self.key)]
+        values = [NOTHING if row is None else row for _, row in rows.values()]
+        rest = self.columns[len(self.key) :]
+        columns += [list(map(operator.attrgetter(c), values)) for c in rest]
         columns.append([version for version, _ in rows.values()])
         columns.append([row is None for _, row in rows.values()])
         columns.append(self.bucket_numbers(rows))
@@ -348,7 +346,7 @@ def _pylist(values: pa.ChunkedArray | pa.Array) -> list[Any]:
     """`to_pylist`, which takes five times as long for timestamps."""
     if values.type == _ARROW[datetime]:
         microseconds = values.cast(pa.int64()).to_pylist()
-        return [None if v is None else EPOCH + timedelta(microseconds=v) for v in microseconds]
+        return [None if v is None else MOMENTS[v] for v in microseconds]
     return values.to_pylist()  # type: ignore[no-any-return]
 
 

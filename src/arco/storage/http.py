@@ -124,6 +124,17 @@ class HttpStore:
             raise _failure(answer, path)
         return answer
 
+    def look_up(self, name: str, query: Mapping[str, str]) -> bytes:
+        """What the server answers beside objects."""
+        url = f"{self._url}/{name}?{urlencode(query)}"
+        answer = self._client.send("GET", url, headers=self._headers(""), repeat=True)
+        if answer.status == 404:
+            problem = problem_in(answer)
+            raise NotFound(problem.detail, hint=problem.hint)
+        if answer.status != 200:
+            raise _failure(answer, name)
+        return answer.body
+
     def head(self, path: str) -> ObjectMeta:
         listed = _decoded(self._call("GET", path, at="metadata"), ListedObject)
         return ObjectMeta(path, listed.size, listed.last_modified)

@@ -21,6 +21,7 @@ LIVENESS = "liveness/"
 ORCHESTRATORS = "liveness/orchestrators/"
 CANCELLED = "liveness/cancelled/"
 SENSOR_TURNS = "liveness/sensors/"
+LOGIN_CODES = "liveness/logins/"
 LOGS = "logs/"
 QUEUE = "queue/"
 INPUTS = "inputs/"
@@ -177,6 +178,11 @@ def orchestrator(name: str) -> str:
 
 def sensor_turn(name: str) -> str:
     return f"{SENSOR_TURNS}{name}.json"
+
+
+def login_code(session: str) -> str:
+    """Created only if absent: a code of `servo auth login` is exchanged once."""
+    return f"{LOGIN_CODES}{session}.json"
 
 
 SESSION_KEYS = "keys/sessions.json"

@@ -4,6 +4,7 @@
     liveness/orchestrators/{name}.json     while there are active runs
     liveness/cancelled/{run}.json          see `orchestration/cancel_notes.py`
     liveness/sensors/{sensor}.json         see `transport/sensor_turns.py`
+    liveness/logins/{session}.json         see `api/login.py`
 
 A record is rewritten every `heartbeat_s`. It goes when there is nothing left to do; that of
 a process which died stays, and tells since when it has been silent.
@@ -126,7 +127,7 @@ def _signs(
 
 
 def _workers(store: Store) -> Iterator[ObjectMeta]:
-    others = (paths.ORCHESTRATORS, paths.CANCELLED, paths.SENSOR_TURNS)
+    others = (paths.ORCHESTRATORS, paths.CANCELLED, paths.SENSOR_TURNS, paths.LOGIN_CODES)
     return (meta for meta in store.list(paths.LIVENESS) if not meta.path.startswith(others))
 
 

@@ -21,6 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from arco.errors import Denied, Invalid, Unauthenticated
+from arco.security.events import SecretRead
 from arco.storage import paths
 from arco.storage.keys import check_scoped
 from arco.storage.signing import TokenSigner
@@ -173,6 +174,16 @@ def is_result_of(grant: WorkGrant, result: TaskResult) -> bool:
     files = [*output.files, *([output.details.path] if output.details else [])]
     is_own = output.path == folder and _is_below(grant.output, folder)
     return is_own and all(_is_below(folder, file) for file in files)
+
+
+def is_read_of(grant: WorkGrant, read: SecretRead) -> bool:
+    """Whether a secret was read for the attempt, or for the sensor, of a grant."""
+    if grant.sensor_id or read.sensor_id:
+        return grant.sensor_id == read.sensor_id and not (read.asset or read.attempt_id)
+    # data/{namespace}/{asset}/{partition}: the asset says who may see the record.
+    asset = ".".join(grant.output.split("/")[1:3])
+    names = (read.run_id, read.task_id, read.attempt_id)
+    return grant.names == names and (read.asset, read.partition) == (asset, grant.partition)
 
 
 def _is_below(folder: str, file: str) -> bool:

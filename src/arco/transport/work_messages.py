@@ -112,3 +112,23 @@ class WorkDone(Struct, frozen=True, kw_only=True):
     """The answer where there is nothing to say."""
 
     ok: bool = True
+
+
+class WatchedVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of an asset that a sensor waits for."""
+
+    asset: str
+    partition: str
+    materialization_id: str
+    version: int
+    rows: int = 0
+
+
+class NewVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sensor of an asset sees when it looks."""
+
+    versions: list[WatchedVersion] = []
+    """In the order of the log."""
+    cursor: str | None = None
+    """A position; null: as it was."""
+    more: bool = False

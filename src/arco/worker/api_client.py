@@ -14,6 +14,7 @@ from arco.errors import Corrupt, Denied, Error, Invalid, NotFound, Unauthenticat
 from arco.log.append import Receipt
 from arco.log.envelope import Event, Payload, make_event
 from arco.orchestration.events import TaskFinished, TaskStarted
+from arco.security.events import SecretRead
 from arco.storage import paths
 from arco.storage.http import problem_in
 from arco.storage.http_client import HttpAnswer, HttpClient
@@ -258,6 +259,10 @@ def _is_about(payload: Payload, claim: HeldClaim) -> bool:
         case TaskFinished():
             return payload.result.attempt_id == claim.task.attempt_id
         case SensorEvaluated():
+            return payload.sensor_id == claim.sensor_id
+        case SecretRead(sensor_id=""):
+            return payload.attempt_id == claim.task.attempt_id
+        case SecretRead():
             return payload.sensor_id == claim.sensor_id
     return False
 

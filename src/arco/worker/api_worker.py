@@ -31,6 +31,7 @@ from arco.worker.api_queue import ApiQueue
 from arco.worker.artifact import ArtifactCache
 from arco.worker.execute import Executor, TaskAccess
 from arco.worker.pricing import Pricing
+from arco.worker.secret_log import SecretLog
 from arco.worker.service import Worker
 from servo.contract.task import TaskRequest
 
@@ -104,6 +105,7 @@ class ApiWorker:
             clock,
             ids,
             worker_id,
+            secret_log=SecretLog(self.reports, clock),
             slots=slots,
             private=lambda: set(self.settings.secret_variables),
             spark=spark,

@@ -44,11 +44,7 @@ class RunLogs:
 
     def new(self, task_ids: Collection[str]) -> list[AttemptText]:
         """By task, in the order given, and attempt."""
-        parts = [
-            part
-            for part in self._listed(task_ids)
-            if part.meta.size > self._sizes.get(part.meta.path, 0)
-        ]
+        parts = [part for part in self._listed(task_ids) if self._is_new(part)]
         bodies = parallel.each(self._store, lambda part: self._read(part.meta), parts)
         texts: dict[tuple[str, int], list[bytes]] = {}
         for part, body in zip(parts, bodies, strict=True):
@@ -58,6 +54,11 @@ class RunLogs:
             AttemptText(task_id, attempt, b"".join(bodies).decode("utf-8", "replace"))
             for (task_id, attempt), bodies in texts.items()
         ]
+
+    def _is_new(self, part: _LogPart) -> bool:
+        if part.nonce:  # it never grows
+            return part.meta.path not in self._sizes
+        return part.meta.size > self._sizes.get(part.meta.path, 0)
 
     def part(self, task_id: str, attempt: int, start: int, length: int) -> tuple[bytes, bool]:
         """Bytes of an attempt's log from `start`, and whether there are more after them.

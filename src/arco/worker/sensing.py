@@ -101,21 +101,21 @@ class SensorAttempt:
     def _open(self, call: SensorCall) -> Store:
         if call.kind == "files":
             return open_folder(call.url, self._shared.open_store)
-        check_reads_tables(self._shared.store, call)
         if call.workspace in ("", self._request.workspace_id):
             return self._shared.store
+        check_reads_others(self._shared.store, call)
         base = self._shared.store.url.removesuffix(f"/{self._request.workspace_id}")
         return open_workspace(f"{base}/{call.workspace}", self._shared.open_store)
 
 
-def check_reads_tables(store: Store, call: SensorCall) -> None:
-    """TaskFailed at a worker of the API: it cannot read the tables that versions are in."""
+def check_reads_others(store: Store, call: SensorCall) -> None:
+    """TaskFailed at a worker of the API: its server answers for its own workspace."""
     if isinstance(store, HttpStore):
         raise failed(
             "configuration",
             "sensor.needs_store",
-            f"{call.name} waits for versions of {call.asset}, and this worker has no access to "
-            "the tables of a workspace",
+            f"{call.name} waits for versions of {call.asset} in the workspace {call.workspace}, "
+            "and this worker has no access to the tables of another workspace",
             "run a worker with access to the store beside those with --api",
         )
 
@@ -204,7 +204,7 @@ class Evaluation:
     def _of_asset(self) -> SensorAnswer:
         call = self._call
         try:
-            new = sensor_versions.new_versions(
+            new = sensor_versions.looked_at(
                 self._open(),
                 self._tenant,
                 self._workspace,
@@ -221,7 +221,8 @@ class Evaluation:
             runs=(SensorRun(sensor_versions.request_key(new.versions)),),
             more=new.more,
         )
-        return self._called(own, versions=new.versions) if call.has_function else own
+        versions = sensor_versions.of_context(new.versions)
+        return self._called(own, versions=versions) if call.has_function else own
 
     def _strange_cursor(self) -> Exception:
         return failed(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
 
 from arco.catalog.reader import CatalogReader
 from arco.clock import Clock
-from arco.errors import NotFound
+from arco.errors import Invalid, NotFound
 from arco.execution.tables import PARTITIONS
 from arco.log.head import Manifests
 from arco.state.parquet import Files
 from arco.state.snapshot import Snapshot
+from arco.storage.http import HttpStore
 from arco.storage.port import Store
 from arco.tasks.failure import failed
+from arco.transport.work_messages import NewVersions, WatchedVersion
 from servo.contract.keys import AssetKey
 from servo.sensor import AssetVersion
 
@@ -22,38 +27,26 @@ FAR_BEHIND: Final = 10_000
 follows what happened since the cursor."""
 
 
-class NewVersions(NamedTuple):
-    versions: tuple[AssetVersion, ...]
-    """In the order of the log."""
-    cursor: str | None
-    """A position; None: as it was."""
-    more: bool
+def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) -> NewVersions:
+    """The first look sees nothing: it says from where on versions are new.
 
-
-def new_versions(
-    store: Store, tenant: str, workspace: str, clock: Clock, asset: str, cursor: str
-) -> NewVersions:
-    """The first look sees nothing: it says from where on versions are new."""
-    snapshot = Snapshot.open(Manifests(store, tenant, workspace, clock), Files(store))
+    Raises NotFound for an asset that is not there, and Invalid for a cursor that is no position.
+    """
     try:
         asset_id = CatalogReader(snapshot).asset_id(AssetKey.parse(asset))
     except NotFound:
-        raise failed(
-            "configuration",
-            "sensor.asset",
+        raise NotFound(
             f"there is no asset {asset} in the workspace {workspace}",
-            "check its name, and that it is deployed there",
+            hint="check its name, and that it is deployed there",
         ) from None
     if not cursor:
-        return NewVersions((), str(snapshot.position), False)
+        return NewVersions(cursor=str(snapshot.position))
     position = int(cursor)
     if position > snapshot.position:
-        raise failed(
-            "configuration",
-            "sensor.cursor",
+        raise Invalid(
             f"the cursor {cursor} is beyond the log of {workspace}, which ends at "
             f"{snapshot.position}",
-            "reset the sensor: servo sensors reset",
+            hint="reset the sensor: servo sensors reset",
         )
     rows = snapshot.versions_since(PARTITIONS, position)
     new = sorted(
@@ -64,17 +57,47 @@ def new_versions(
     taken, rest = new[:AT_A_TIME], new[AT_A_TIME:]
     while rest and rest[0][0] == taken[-1][0]:  # of one event
         taken.append(rest.pop(0))
-    versions = tuple(
-        AssetVersion(asset, row.partition_key, row.materialization_id, row.version, row.rows)
+    versions = [
+        WatchedVersion(
+            asset=asset,
+            partition=row.partition_key,
+            materialization_id=row.materialization_id,
+            version=row.version,
+            rows=row.rows,
+        )
         for _, _, row in taken
-    )
+    ]
     if rest:
-        return NewVersions(versions, str(taken[-1][0]), True)
+        return NewVersions(versions=versions, cursor=str(taken[-1][0]), more=True)
     moves = bool(versions) or snapshot.position - position > FAR_BEHIND
-    return NewVersions(versions, str(snapshot.position) if moves else None, False)
+    return NewVersions(versions=versions, cursor=str(snapshot.position) if moves else None)
 
 
-def request_key(versions: tuple[AssetVersion, ...]) -> str:
+def looked_at(
+    store: Store, tenant: str, workspace: str, clock: Clock, asset: str, cursor: str
+) -> NewVersions:
+    """The same of a workspace at a store, or behind a server: there the server looks."""
+    try:
+        if isinstance(store, HttpStore):
+            raw = store.look_up("versions", {"cursor": cursor})
+            return msgspec.json.decode(raw, type=NewVersions)
+        snapshot = Snapshot.open(Manifests(store, tenant, workspace, clock), Files(store))
+        return new_versions(snapshot, workspace, asset, cursor)
+    except NotFound as error:
+        raise failed("configuration", "sensor.asset", error.message, error.hint) from None
+    except Invalid as error:
+        raise failed("configuration", "sensor.cursor", error.message, error.hint) from None
+
+
+def of_context(versions: Sequence[WatchedVersion]) -> tuple[AssetVersion, ...]:
+    """As functions of sensors have them."""
+    return tuple(
+        AssetVersion(v.asset, v.partition, v.materialization_id, v.version, v.rows)
+        for v in versions
+    )
+
+
+def request_key(versions: Sequence[WatchedVersion]) -> str:
     """The key of the one run for these versions."""
     more = f" and {len(versions) - 1:,} more" if len(versions) > 1 else ""
     return f"{versions[-1].materialization_id}{more}"

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.page_tokens import SortKey
-from arco.api.reads.run_reads import asked_for, sees_selection
+from arco.api.reads.run_reads import asked_for
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
+from arco.api.seen import Seen
 from arco.api.views import View
 from arco.automation.asset_tables import AutomationRow
 from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
@@ -24,7 +25,6 @@ from arco.automation.sensor_reader import SensorReader
 from arco.automation.sensor_tables import SensorEvaluationRow, SensorMessageRow, SensorRow
 from arco.automation.tables import BackfillRow, BackfillRunRow, ScheduleRow, TickState
 from arco.errors import NotFound
-from arco.orchestration.tables import PROJECT_NAMESPACES
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 
@@ -33,17 +33,7 @@ OwnName = Annotated[str, Meta(min_length=1, max_length=128, description="The nam
 
 
 def sees_project(view: View, visible: Visible, project: str) -> bool:
-    if visible.all:
-        return True
-
-    def read_owners() -> dict[str, list[str]]:
-        owned: dict[str, list[str]] = {}
-        for row in view.snapshot.all(PROJECT_NAMESPACES):
-            owned.setdefault(row.project, []).append(row.namespace)
-        return owned
-
-    namespaces = view.derived("projects", read_owners).get(project, [])
-    return bool(namespaces) and all(map(visible.sees, namespaces))
+    return visible.all or Seen(view, visible).project(project)
 
 
 class ProjectItemParameters(AtParameters, frozen=True, kw_only=True):
@@ -206,12 +196,12 @@ def list_backfills(
     after: Any = window.after
     for entry in AutomationReader(view.snapshot).backfills():
         key = (entry.row.created_at, entry.row.backfill_id)
-        if (after is None or key < after) and _sees_backfill(visible, entry.row):
+        if (after is None or key < after) and _sees_backfill(view, visible, entry.row):
             yield key, backfill_body(entry)
 
 
-def _sees_backfill(visible: Visible, row: BackfillRow) -> bool:
-    return sees_selection(visible, tuple(row.selection))
+def _sees_backfill(view: View, visible: Visible, row: BackfillRow) -> bool:
+    return Seen(view, visible).selection(row.selection)
 
 
 class BackfillParameters(AtParameters, frozen=True, kw_only=True):
@@ -226,7 +216,7 @@ def get_backfill(view: View, visible: Visible, parameters: BackfillParameters) -
 def require_backfill(view: View, visible: Visible, backfill_id: str) -> Backfill:
     entries = AutomationReader(view.snapshot).backfills()
     entry = next((each for each in entries if each.row.backfill_id == backfill_id), None)
-    if entry is None or not _sees_backfill(visible, entry.row):
+    if entry is None or not _sees_backfill(view, visible, entry.row):
         raise NotFound(f"there is no backfill {backfill_id}")
     return entry
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
@@ -13,12 +13,13 @@ from arco.api.page_tokens import SortKey
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.run_reads import Time
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
+from arco.api.seen import Seen
 from arco.api.views import View, require_asset
 from arco.errors import NotFound
 from arco.execution.reader import ExecutionReader
 from arco.execution.states import PartitionState, Quality
 from arco.execution.tables import MaterializationRow, PartitionRow, QuarantineRow
-from arco.orchestration.partition_status import StatusRange, StatusReader
+from arco.orchestration.partition_status import PartitionStatuses, StatusRange, StatusReader
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.tables import DYNAMIC_KEYS, DynamicKeyRow
 from arco.orchestration.world import World
@@ -73,15 +74,7 @@ def get_partitions(
     view: View, visible: Visible, parameters: PartitionsParameters
 ) -> PartitionsBody:
     """Show the state and quality of an asset's partitions as ranges, also of missing ones."""
-    require_asset(visible, parameters.asset)
-    reader = OrchestrationReader(view.snapshot)
-    assets = deployed(view)
-    if parameters.asset not in assets:
-        reader.asset_id(parameters.asset)  # or it never was
-        raise NotFound(f"{parameters.asset} is not deployed")
-    statuses, is_judged = StatusReader(view.snapshot, assets, view.now).statuses(
-        parameters.asset, parameters.partition
-    )
+    statuses, is_judged = _statuses(view, visible, parameters.asset, parameters.partition)
     no_states = parameters.state is not UNSET and not parameters.state
     states = [] if parameters.state is UNSET else [each.value for each in parameters.state]
     first, last = parameters.offset, parameters.offset + parameters.limit
@@ -97,6 +90,90 @@ def get_partitions(
         ],
         ranges=ranges[: parameters.limit],
         next_offset=last if len(ranges) > parameters.limit else None,
+    )
+
+
+def _statuses(
+    view: View, visible: Visible, asset: str, texts: Sequence[str] = ()
+) -> tuple[PartitionStatuses, bool]:
+    """What rows say is worked out once for a generation; what a plan says, each time."""
+    require_asset(visible, asset)
+    assets = deployed(view)
+    if asset not in assets:
+        OrchestrationReader(view.snapshot).asset_id(asset)  # or it never was
+        raise NotFound(f"{asset} is not deployed")
+    reader = StatusReader(view.snapshot, assets, view.now)
+    ranges = reader.ranges(asset, texts)
+    recorded = view.derived(
+        f"partitions of {asset}: {ranges}", lambda: reader.recorded(asset, ranges)
+    )
+    return reader.judged(asset, recorded.copy())
+
+
+class PartitionMapParameters(AtParameters, frozen=True, kw_only=True):
+    asset: AssetName
+    cells: Annotated[int, Meta(ge=1, le=100_000, description="At most so many cells.")] = 20_000
+
+
+class PartitionLookBody(msgspec.Struct, frozen=True, kw_only=True):
+    state: PartitionState
+    quality: Quality
+
+
+class PartitionMapBody(msgspec.Struct, frozen=True, kw_only=True):
+    asset: str
+    partitions: int
+    share: int
+    """How many partitions a cell stands for; its look is the worst of them."""
+    looks: list[PartitionLookBody]
+    runs: list[int]
+    """Pairs: the number of a look, and how many cells in a row have it."""
+
+
+def get_partition_map(
+    view: View, visible: Visible, parameters: PartitionMapParameters
+) -> PartitionMapBody:
+    """Show all partitions of an asset as a picture, in their order."""
+    statuses, _ = _statuses(view, visible, parameters.asset)
+    cells = statuses.cells(parameters.cells)
+    return PartitionMapBody(
+        asset=parameters.asset,
+        partitions=statuses.partitions,
+        share=cells.share,
+        looks=[PartitionLookBody(state=look.state, quality=look.quality) for look in cells.looks],
+        runs=cells.runs,
+    )
+
+
+class PartitionPlaceParameters(AtParameters, frozen=True, kw_only=True):
+    asset: AssetName
+    place: Annotated[int, Meta(ge=0, le=100_000_000, description="0 for the first partition.")]
+
+
+class PartitionPlaceBody(msgspec.Struct, frozen=True, kw_only=True):
+    place: int
+    partition: str
+    """The key of the partition at this place."""
+    range: StatusRange
+    """Its neighbours with equal status."""
+    range_place: int
+    """Where they begin."""
+
+
+def get_partition_at(
+    view: View, visible: Visible, parameters: PartitionPlaceParameters
+) -> PartitionPlaceBody:
+    """Show which partition is at a place of the picture, and its neighbours with equal status."""
+    statuses, _ = _statuses(view, visible, parameters.asset)
+    place = parameters.place
+    if place >= statuses.partitions:
+        raise NotFound(
+            f"{parameters.asset} has no partition {place:,}",
+            hint=f"places are from 0 to {statuses.partitions - 1:,}",
+        )
+    start, around = statuses.range_at(place)
+    return PartitionPlaceBody(
+        place=place, partition=statuses.key(place), range=around, range_place=start
     )
 
 
@@ -153,8 +230,8 @@ def list_dynamic_keys(
     view: View, visible: Visible, parameters: DynamicKeyParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, DynamicKeyRow]]:
     """List the keys of a dynamic dimension."""
-    if not visible.all:
-        return  # a set of keys belongs to no namespace
+    if not visible.all and not Seen(view, visible).key_set(parameters.keys):
+        return
     for row in view.snapshot.rows(DYNAMIC_KEYS, parameters.keys):
         if window.after is None or (row.key,) > window.after:
             yield (row.key,), row
@@ -280,6 +357,8 @@ def require_held(view: View, visible: Visible, materialization_id: str) -> Quara
 _READ = Permission.ASSETS_READ
 ROUTES: tuple[Any, ...] = (
     read("/assets/{asset}/partitions", _READ, get_partitions, live=True),
+    read("/assets/{asset}/partition-map", _READ, get_partition_map, live=True),
+    read("/assets/{asset}/partition-map/{place}", _READ, get_partition_at, live=True),
     listing("/assets/{asset}/versions", _READ, list_versions),
     read("/assets/{asset}/versions/{materialization_id}", _READ, get_version),
     listing("/partition-keys/{keys}", _READ, list_dynamic_keys),

@@ -1,16 +1,17 @@
-"""The objects that readers of a workspace need, for who sees the whole of it.
+"""The objects that readers of a workspace need.
 
 With these a program reads a workspace as if it had the store: `ARCO_API` makes `servo` do that.
 Manifests, files of tables, plans, declared code and logs of attempts are among them; the log, keys,
 leases, queues and data are not. Who may not manage keys and roles and read the audit log is given
-manifests and change files without the tables of those.
+manifests and change files without the tables of those. Who does not see the whole workspace gets no
+tables, and of the other objects what he sees (`seen_objects.py`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -20,6 +21,8 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from arco.api.routes import AtParameters, read
+from arco.api.seen import Seen
+from arco.api.seen_objects import SeenObjects
 from arco.api.views import View
 from arco.errors import NotFound
 from arco.log.manifest import ChangesRef, RootManifest, encode_sealed, sha256
@@ -28,10 +31,12 @@ from arco.security.visibility import Visible
 from arco.state import changes
 from arco.storage import paths
 from arco.storage.keys import past_the_end
-from arco.storage.port import Store
+from arco.storage.port import ObjectMeta, Store
 from arco.storage.seal import unseal
 
-PERMISSION: Final = Permission.METADATA_READ_ALL
+PERMISSION: Final = Permission.ASSETS_READ
+"""For who has this alone there are generations. The rest takes `runs.read`, and files of tables
+`metadata.read_all` too."""
 SECURITY: Final = "security"
 _SHOWN: Final = (
     paths.MANIFESTS,
@@ -75,20 +80,25 @@ class ObjectsBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_stored_objects(view: View, visible: Visible, parameters: ObjectsParameters) -> ObjectsBody:
     """List objects of the store that readers of the workspace need, in the order of their paths."""
-    whole = view.sees_security
-    if not visible.all or not parameters.prefix.startswith(_NAMED):
-        raise NotFound(f"no objects that begin with {parameters.prefix} are handed out")
     listed: list[StoredObject] = []
-    metas = view.store.list(parameters.prefix, parameters.start_after or None)
-    for meta in metas:
-        if not whole and meta.path.startswith(_HIDDEN):
-            continue
+    for meta in _metas(view, parameters.prefix, parameters.start_after or None):
         if len(listed) == LISTED:
             return ObjectsBody(objects=listed, truncated=True)
         listed.append(
             StoredObject(path=meta.path, size=meta.size, last_modified=meta.last_modified)
         )
     return ObjectsBody(objects=listed, truncated=False)
+
+
+def _metas(view: View, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
+    if not view.sees_objects:
+        yield from SeenObjects(Seen(view, view.sees_runs_of)).list(prefix, start_after)
+        return
+    if not prefix.startswith(_NAMED):
+        raise NotFound(f"no objects that begin with {prefix} are handed out")
+    for meta in view.store.list(prefix, start_after):
+        if view.sees_security or not meta.path.startswith(_HIDDEN):
+            yield meta
 
 
 class ShownObjects:
@@ -113,10 +123,7 @@ class ShownObjects:
         if not is_shown(path, whole=whole):
             raise NotFound(f"{path} does not exist")
         if not whole and _is_redacted(path):
-            raw = self.get(path, whole=whole)
-            if start + length > len(raw):
-                raise past_the_end(path, start, length, len(raw))
-            return raw[start : start + length]
+            return part_of(path, self.get(path, whole=whole), start, length)
         return self._store.get_range(path, start, length)
 
     def _root(self, path: str) -> bytes:
@@ -162,6 +169,13 @@ class ShownObjects:
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
                 self._bytes -= len(self._kept.popitem(last=False)[1])
         return raw
+
+
+def part_of(path: str, raw: bytes, start: int, length: int) -> bytes:
+    """Some bytes of an object that the server makes."""
+    if start + length > len(raw):
+        raise past_the_end(path, start, length, len(raw))
+    return raw[start : start + length]
 
 
 def _is_redacted(path: str) -> bool:

@@ -11,12 +11,20 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
+import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from arco.api.page_tokens import SortKey
 from arco.api.reads.catalog import AssetName
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
-from arco.api.run_visibility import require_run, sees_run, sees_whole_run
+from arco.api.run_visibility import (
+    ASKED_OF_RUN,
+    require_run,
+    seen_places,
+    sees_run,
+    sees_whole_run,
+)
+from arco.api.seen import Seen
 from arco.api.views import View, require_asset
 from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
 from arco.errors import NotFound
@@ -27,10 +35,11 @@ from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.run_outputs import run_outputs
 from arco.orchestration.run_requests import decode_request
 from arco.orchestration.states import RequestState, RunState, TaskState
-from arco.orchestration.tables import RunRequestRow, RunRow, TaskRow
+from arco.orchestration.tables import TASK_ORDER, TASKS, RunRequestRow, RunRow, TaskRow
 from arco.orchestration.triggers import runs_before
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
+from arco.state.days import newest_first
 from arco.times import parse_time
 from arco.worker.log_parts import RunLogs
 
@@ -61,9 +70,7 @@ def _body(view: View, visible: Visible, row: RunRow) -> RunBody:
     fields = msgspec.structs.asdict(row)
     if sees_whole_run(view, visible, row):
         return RunBody(**fields)
-    hidden: dict[str, Any] = {"selection": [], "partitions": [], "run_key": "", "reference": ""}
-    hidden |= {"failed_by": "", "cancel_reason": "", "retry_of": ""}
-    return RunBody(**(fields | hidden), is_partial=True)
+    return RunBody(**(fields | dict(ASKED_OF_RUN)), is_partial=True)
 
 
 def list_runs(
@@ -88,6 +95,7 @@ def list_runs(
         since=since,
         after=after,
         matches=None if visible.all else lambda row: sees_run(view, visible, row),
+        choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
     )
     for row in page.rows:
         yield (row.created_at, row.run_id), _body(view, visible, row)
@@ -102,7 +110,11 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What an active run waits for now."""
 
 
-def get_run(view: View, visible: Visible, parameters: RunParameters) -> RunDetails:
+class RunDetailsParameters(RunParameters, frozen=True, kw_only=True):
+    waiting: Annotated[bool, Meta(description="Also what it waits for.")] = True
+
+
+def get_run(view: View, visible: Visible, parameters: RunDetailsParameters) -> RunDetails:
     """Show a run: its state, its counts, and what it waits for."""
     row = require_run(view, visible, parameters.run_id)
     whole = sees_whole_run(view, visible, row)
@@ -112,7 +124,7 @@ def get_run(view: View, visible: Visible, parameters: RunParameters) -> RunDetai
         run=_body(view, visible, row),
         caused_by=[each.run_id for each in before if sees_run(view, visible, each)],
         hidden_tasks=sum(not visible.sees_asset(task.asset_key) for task in tasks),
-        waiting=_waiting(view, row) if whole else [],
+        waiting=_waiting(view, row) if whole and parameters.waiting else [],
     )
 
 
@@ -135,17 +147,24 @@ def list_tasks(
     view: View, visible: Visible, parameters: TaskListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, TaskRow]]:
     """List the tasks of a run in the order of its plan."""
-    row = require_run(view, visible, parameters.run_id)
-    for task in OrchestrationReader(view.snapshot).tasks(row.run_id):
-        if window.after is not None and (task.index,) <= window.after:
+    run_id = require_run(view, visible, parameters.run_id).run_id
+    order = view.derived(f"tasks of {run_id}", lambda: _task_order(view, run_id))
+    for index, task_id, asset, state in order:
+        if window.after is not None and (index,) <= window.after:
             continue
-        is_chosen = parameters.state is UNSET or task.state in parameters.state
-        if (
-            is_chosen
-            and parameters.asset in ("", task.asset_key)
-            and visible.sees_asset(task.asset_key)
-        ):
-            yield (task.index,), msgspec.structs.replace(task, downstream=[], upstream=[])
+        is_chosen = parameters.state is UNSET or state in parameters.state
+        if is_chosen and parameters.asset in ("", asset) and visible.sees_asset(asset):
+            task = view.snapshot.get(TASKS, run_id, task_id)
+            assert task is not None
+            yield (index,), msgspec.structs.replace(task, downstream=[], upstream=[])
+
+
+def _task_order(view: View, run_id: str) -> list[tuple[int, str, str, str]]:
+    """Index, id, asset and state of the tasks of a run in the plan's order: few of its columns."""
+    names = ("index", "task_id", "asset_key", "state")
+    parts = [rows.select(names) for rows, _ in newest_first(view.snapshot, TASK_ORDER, run_id)]
+    rows = pa.concat_tables(parts)
+    return sorted(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 
 
 class TaskParameters(RunParameters, frozen=True, kw_only=True):
@@ -159,8 +178,7 @@ def get_task(view: View, visible: Visible, parameters: TaskParameters) -> TaskRo
 
 def require_task(view: View, visible: Visible, run_id: str, task_id: str) -> TaskRow:
     row = require_run(view, visible, run_id)
-    tasks = OrchestrationReader(view.snapshot).tasks(row.run_id)
-    task = next((task for task in tasks if task.task_id == task_id), None)
+    task = view.snapshot.get(TASKS, row.run_id, task_id)
     if task is None or not visible.sees_asset(task.asset_key):
         raise NotFound(f"run {run_id} has no task {task_id}")
     return task
@@ -359,19 +377,8 @@ def require_request(view: View, visible: Visible, key: str) -> RunRequestRow:
 
 
 def sees_request(view: View, visible: Visible, row: RunRequestRow) -> bool:
-    """Whether all assets that it names are of namespaces that the caller sees.
-
-    A term that selects by tag, by group or everything may stand for any asset.
-    """
-    if visible.all:
-        return True
-    request = decode_request(row.request)
-    return sees_selection(visible, (*request.selection, *request.exclude))
-
-
-def sees_selection(visible: Visible, terms: tuple[str, ...]) -> bool:
-    names = [term.strip("+0123456789") for term in terms]
-    return visible.all or all(":" not in name and visible.sees_asset(name) for name in names)
+    """Whether all assets that it names are of namespaces that the caller sees."""
+    return visible.all or Seen(view, visible).request(row.request)
 
 
 _READ = Permission.RUNS_READ

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from arco.ingest.commands import ReportOutcome, ReportPolicy
 from arco.ingest.events import OutputReported, ReportState
 from arco.ingest.openlineage import OpenLineageEvent, run_report
 from arco.security.permissions import Permission
+from arco.times import utc
 from servo.contract.keys import AssetKey
 from servo.contract.task import CheckResult
 
@@ -167,7 +168,7 @@ def _reported(writing: Writing, event: OutputReported) -> WriteAnswer[ReportedBo
 def _time(writing: Writing, given: datetime | None) -> datetime:
     if given is None:
         return writing.view.now
-    return given.astimezone(UTC).replace(tzinfo=None) if given.tzinfo else given
+    return utc(given)
 
 
 _INGEST = Permission.FACTS_INGEST

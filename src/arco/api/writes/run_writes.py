@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -17,15 +17,20 @@ from msgspec import Meta
 from arco.api.reads.run_reads import RequestBody, RunId, request_body, require_request
 from arco.api.routes import NoBody, Parameters, write
 from arco.api.run_visibility import require_run, run_namespaces
-from arco.api.views import require_asset
+from arco.api.seen import Seen
+from arco.api.seen_plans import seen_manifest, seen_spec
+from arco.api.views import View, require_asset
 from arco.api.writing import WriteAnswer, Writing
-from arco.errors import Denied
-from arco.orchestration.plan import PlanRequest
+from arco.errors import Denied, NotFound
+from arco.orchestration.plan import PlanRequest, PlanSpec
+from arco.orchestration.planning import planned_spec
 from arco.orchestration.reader import OrchestrationReader
-from arco.orchestration.selection import select
+from arco.orchestration.selection import Graph, select
 from arco.orchestration.states import RunState
 from arco.orchestration.world import World
 from arco.security.permissions import Permission
+from arco.times import utc
+from servo.contract.manifest import Manifest
 
 Term = Annotated[str, Meta(min_length=1, max_length=1000)]
 ReasonText = Annotated[str, Meta(max_length=2000)]
@@ -176,6 +181,46 @@ def preview_run(
     return WriteAnswer(preview, writing.view.generation)
 
 
+class PlanBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    request: PlanRequest
+    until: datetime | None = None
+    """Periods that end later do not exist for it; null: now."""
+
+
+class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    spec: PlanSpec
+
+
+def plan_run(writing: Writing, parameters: NoParameters, body: PlanBody) -> WriteAnswer[PlanAnswer]:
+    """Plan a run without starting it: all of its tasks that the caller sees. Changes nothing."""
+    snapshot, library = writing.view.snapshot, writing.view.library
+    seen = Seen(writing.view, writing.caller.where(Permission.RUNS_READ))
+    request = body.request
+    if not seen.everything:
+        request = _seen_request(writing.view, seen, request)
+    rows = World.deployments(OrchestrationReader(snapshot), request.deployments)
+    world = World(rows, [library.outline(row.manifest) for row in rows])
+    until = writing.view.now if body.until is None else utc(body.until)
+    limits = OrchestrationReader(snapshot).limits()
+    spec = planned_spec(world, snapshot, request, until, limits)
+    seen_part = msgspec.structs.replace(seen_spec(spec, seen), request=body.request)
+    return WriteAnswer(PlanAnswer(spec=seen_part), snapshot.generation)
+
+
+def _seen_request(view: View, seen: Seen, request: PlanRequest) -> PlanRequest:
+    """The same for the assets that the caller sees, as if there were no others."""
+    rows = World.deployments(OrchestrationReader(view.snapshot))
+    outlines = [seen_manifest(view.library.outline(row.manifest), seen) for row in rows]
+    assets = [asset for outline in outlines if outline is not None for asset in outline.assets]
+    if not assets:
+        raise NotFound("there are no deployments", hint="run `servo deploy` in your project")
+    graph = Graph(Manifest(assets=tuple(sorted(assets, key=lambda asset: asset.key))))
+    chosen = select(graph, request.selection, request.exclude)
+    return msgspec.structs.replace(
+        request, selection=tuple(sorted(chosen)), exclude=(), deployments=()
+    )
+
+
 class RunWriteParameters(Parameters, frozen=True, kw_only=True):
     run_id: RunId
 
@@ -244,6 +289,7 @@ def cancel_request(
 ROUTES: tuple[Any, ...] = (
     write("POST", "/runs", Permission.RUNS_TRIGGER, trigger_run, status=202),
     write("POST", "/runs/preview", Permission.RUNS_TRIGGER, preview_run),
+    write("POST", "/runs/plan", Permission.RUNS_READ, plan_run),
     write("POST", "/runs/{run_id}/cancel", Permission.RUNS_CANCEL, cancel_run, status=202),
     write("POST", "/runs/{run_id}/retry", Permission.RUNS_RETRY, retry_run, status=202),
     write("POST", "/requests/cancel", Permission.RUNS_CANCEL, cancel_request),

@@ -141,6 +141,12 @@ class QueueListing(NamedTuple):
     """When messages were put, by the store's clock."""
 
 
+def name_of_message(path: str) -> str:
+    """The name of the message that an object of the queue is about; empty if it is about none."""
+    match = _CLAIM.fullmatch(path) or _MESSAGE.fullmatch(path)
+    return "" if match is None else _name(match[1])
+
+
 def contents(store: Store) -> QueueListing:
     """What is in the queue, for people. A claim that has ended by its age counts as one."""
     messages: dict[str, Weight] = {}

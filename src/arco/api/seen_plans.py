@@ -1,0 +1,86 @@
+"""Plans and declared code without what is of namespaces that a caller does not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from arco.api.seen import Seen
+from arco.orchestration.plan import PlannedInput, PlannedTask, PlanSpec, numbers, spans
+from servo.contract.manifest import Asset, Manifest
+
+replace = msgspec.structs.replace
+
+
+def seen_spec(spec: PlanSpec, seen: Seen) -> PlanSpec:
+    """The tasks of assets that the caller sees, with the inputs that he sees, counted anew.
+
+    What was asked for is left out where he does not see all tasks.
+    """
+    if seen.everything:
+        return spec
+    tasks = {old: new for new, old in enumerate(_places(spec.tasks, seen))}
+    inputs = {old: new for new, old in enumerate(_places(spec.inputs, seen))}
+    request = spec.request
+    if len(tasks) < len(spec.tasks):
+        request = replace(request, selection=(), exclude=(), partitions=(), redo=())
+    return replace(
+        spec,
+        request=replace(request, deployments=()),
+        manifests={name: digest for name, digest in spec.manifests.items() if seen.namespace(name)},
+        tasks=tuple([_task(spec.tasks[old], tasks, inputs) for old in tasks]),
+        inputs=tuple([_input(spec.inputs[old], tasks) for old in inputs]),
+        references={key: id for key, id in spec.references.items() if seen.asset(key)},
+        versions={key: refs for key, refs in spec.versions.items() if seen.asset(key)},
+    )
+
+
+def _places(items: Sequence[PlannedTask | PlannedInput], seen: Seen) -> list[int]:
+    return [place for place, each in enumerate(items) if seen.asset(each.asset)]
+
+
+def _task(task: PlannedTask, tasks: dict[int, int], inputs: dict[int, int]) -> PlannedTask:
+    return replace(
+        task,
+        depends_on=tuple([tasks[old] for old in task.depends_on if old in tasks]),
+        inputs=tuple([inputs[old] for old in task.inputs if old in inputs]),
+    )
+
+
+def _input(planned: PlannedInput, tasks: dict[int, int]) -> PlannedInput:
+    return replace(planned, tasks=spans(tasks[old] for old in numbers(planned.tasks)))
+
+
+def seen_manifest(manifest: Manifest, seen: Seen) -> Manifest | None:
+    """What is declared in namespaces that the caller sees; None if that is nothing.
+
+    Schedules, sensors and notifications are of the project: he has them if he sees all of it.
+    """
+    if seen.everything:
+        return manifest
+    assets = tuple([_asset(asset, seen) for asset in manifest.assets if seen.asset(asset.key)])
+    if not assets:
+        return None
+    is_whole = len(assets) == len(manifest.assets) and seen.project(manifest.project)
+    return replace(
+        manifest,
+        artifact=manifest.artifact if is_whole else "",
+        assets=assets,
+        schedules=manifest.schedules if is_whole else (),
+        sensors=manifest.sensors if is_whole else (),
+        notifications=manifest.notifications if is_whole else (),
+        namespaces=tuple([each for each in manifest.namespaces if seen.namespace(each.name)]),
+        contracts=tuple([each for each in manifest.contracts if seen.asset(each.name)]),
+    )
+
+
+def _asset(asset: Asset, seen: Seen) -> Asset:
+    checks = [
+        check
+        for check in asset.checks
+        if check.kind != "references" or seen.asset(str(check.params["asset"]))
+    ]
+    inputs = [each for each in asset.inputs if seen.asset(each.asset)]
+    renamed_from = asset.renamed_from if seen.named_asset(asset.renamed_from) else ""
+    return replace(asset, inputs=tuple(inputs), checks=tuple(checks), renamed_from=renamed_from)
