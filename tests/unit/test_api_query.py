@@ -110,3 +110,16 @@ def test_an_error_of_a_query_tells_nothing_of_hidden_rows(world: ApiWorld) -> No
     sql = "SELECT * FROM catalog.assets WHERE error(namespace || ' ' || name) IS NULL"
     response = world.client(Role.VIEWER, "sales").post("/query", {"sql": sql})
     assert response.status_code == 400 and "salaries" not in response.text
+
+
+def test_a_list_that_reads_some_columns_leaves_sql_all_of_them() -> None:
+    """The table has no merged files yet: what of it is known is what programs say."""
+    company = Company()
+    world = ApiWorld(company.town.fresh())
+    try:
+        assert world.owner.get(f"/runs/{company.both_run}/tasks")["items"]
+        assert rows(world.owner, "SELECT count(partition_key) > 0 FROM orchestration.tasks") == [
+            [True]
+        ]
+    finally:
+        world.close()
