@@ -347,7 +347,7 @@ def check_rate(limits: RateLimits, who: str) -> None:
     if not allowance.is_allowed:
         raise ApiError(
             "rate_limited",
-            "you send more requests than you may",
+            "too many requests",
             hint="wait for Retry-After seconds",
             retry_after_s=allowance.retry_after_s,
             headers={
@@ -367,5 +367,5 @@ def may(caller: Caller, permission: Permission) -> Visible:
     """Where the caller may do this. Raises Denied if nowhere."""
     visible = caller.where(permission)
     if visible.nothing:
-        raise Denied(f"you have no role here that has {permission}", hint="ask an owner for a role")
+        raise Denied(f"you do not have the permission {permission}", hint="ask an owner for a role")
     return visible

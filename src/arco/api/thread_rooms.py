@@ -51,8 +51,8 @@ class ThreadRoom:
         except TimeoutError:
             raise ApiError(
                 "timeout",
-                "the store did not answer in time",
-                hint="ask again; a write with the same Idempotency-Key has effect once",
+                "the store did not respond in time",
+                hint="try again; a write with the same Idempotency-Key takes effect once",
                 retry_after_s=5,
             ) from None
         finally:

@@ -145,7 +145,7 @@ def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> No
     if _is_in_the_log(workspace, rejection):
         _forget(workspace, rejection)
         raise Conflict(
-            f"batch {rejection.name} is in the log all the same: the read was bad that rejected it",
+            f"batch {rejection.name} is in the log: it was rejected because of a failed read",
             hint="there is nothing to do; the rejected object was removed",
         )
     # Under its old name a commit may still take it for the rejected one, and delete it.

@@ -37,7 +37,7 @@ def outputs(
     ] = False,
     limit: Limit = 100,
 ) -> None:
-    """List the versions that a run wrote, with what became of them."""
+    """List the versions that a run wrote, with their status."""
     snapshot = session.open().read.snapshot(session.at())
     row = OrchestrationReader(snapshot).find_run(run)
     listed = run_outputs(snapshot, row.run_id, reused=reused, limit=limit)

@@ -45,9 +45,9 @@ def show(
 ) -> None:
     """Show the first rows of an asset's partition.
 
-    Without a partition: the one that was written last. Reads only the beginning of the columns
-    that are shown. Values of personal and restricted columns are masked, unless --reveal is
-    given. With --as-of, --as-of-run or --generation: the version that was current then.
+    The default is the partition that was written last. Only the beginning of the shown columns is
+    read. Values of personal and restricted columns are masked, unless --reveal is given. With
+    --as-of, --as-of-run or --generation: the version that was current then.
     """
     workspace = session.open()
     snapshot = workspace.read.snapshot(session.at())

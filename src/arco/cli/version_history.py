@@ -80,9 +80,9 @@ class _HistoryEntry(NamedTuple):
 def history(
     session: Session, asset: Asset, partition: OnePartition = None, limit: Limit = 20
 ) -> None:
-    """Show what became of versions, newest first.
+    """Show the history of versions, newest first.
 
-    For each version: the change in rows and schema since the good version before it, when it was
+    For each version: the change in rows and schema since the previous good version, when it was
     current, and who held, released, approved or rejected it and why. Decisions are shown for 30
     days.
     """
@@ -199,9 +199,9 @@ def files(
     version: Version = None,
     reveal: Reveal = False,
 ) -> None:
-    """List the files of a version; of the first 10 with their rows and column statistics.
+    """List the files of a version; for the first 10 also rows and column statistics.
 
-    Statistics come from the files' footers. Those of personal columns have no bounds, unless
+    Statistics come from the footers of the files. Bounds of personal columns are hidden, unless
     --reveal is given.
     """
     workspace = session.open()

@@ -248,7 +248,7 @@ class OrchestrationCommands:
             return deployed(event, change, current, ids.known, generation)
         raise Refused(
             "deployment_moved",
-            "other deployments changed the workspace at the same time",
+            "other deployments changed the workspace concurrently",
             hint="try again later",
         )
 
@@ -404,7 +404,7 @@ class OrchestrationCommands:
                 if refusal.code != MOVED:
                     raise
             snapshot = self._snapshot()  # somebody else was let in meanwhile: count again
-        raise Contended("other runs are started all the time", hint="try again later")
+        raise Contended("too many runs are being started concurrently", hint="try again later")
 
     def _trigger(
         self,

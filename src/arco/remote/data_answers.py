@@ -48,7 +48,7 @@ def _client(workspace: Workspace) -> Client:
 
 def _check_revealed(reveal: bool) -> None:
     if reveal:
-        raise Invalid("the API shows no personal values", hint="leave out --reveal")
+        raise Invalid("--reveal is not available through the API", hint="leave out --reveal")
 
 
 def remote_rows(
@@ -57,7 +57,7 @@ def remote_rows(
     """As `first_rows` gives them, with values as JSON has them."""
     _check_revealed(reveal)
     if limit > MAX_ROWS:
-        raise Invalid(f"the API shows at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
+        raise Invalid(f"the API returns at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
     names = [name.strip() for text in columns for name in text.split(",")]
     answer = asked.client.preview_data(
         asked.asset, version=version.materialization_id, limit=limit, columns=names
@@ -87,10 +87,11 @@ def remote_comparison(
 ) -> VersionComparison:
     _check_revealed(reveal)
     if engine == "spark":
-        raise Invalid("the API does not compare with Spark", hint="leave out --engine")
+        raise Invalid("--engine is not available through the API", hint="leave out --engine")
     if examples > MAX_EXAMPLES:
         raise Invalid(
-            f"the API shows at most {MAX_EXAMPLES} examples", hint=f"give --examples {MAX_EXAMPLES}"
+            f"the API returns at most {MAX_EXAMPLES} examples",
+            hint=f"give --examples {MAX_EXAMPLES}",
         )
     before, after = versions
     answer = asked.client.compare_versions(

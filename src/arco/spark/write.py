@@ -161,7 +161,7 @@ _BYTES: Final = {
 def _check_frame(frame: DataFrame, columns: Sequence[types.Field], options: WriteOptions) -> None:
     if frame.isStreaming:
         hint = "read it with spark.read instead of spark.readStream"
-        raise failed("user_code", "output.type", "the asset returned a streaming frame", hint)
+        raise failed("user_code", "output.type", "the asset returned a streaming DataFrame", hint)
     check_columns(columns)
     names = {field["name"] for field in columns}
     for key in options.sort_by:

@@ -249,7 +249,7 @@ def list_automations(
 
 
 class FreshnessParameters(PageParameters, frozen=True, kw_only=True):
-    stale: Annotated[bool, Meta(description="Only what is stale.")] = False
+    stale: Annotated[bool, Meta(description="Only stale ones.")] = False
 
 
 def list_freshness(

@@ -102,7 +102,7 @@ def allow_namespaces(writing: Writing, namespaces: Iterable[str]) -> None:
     for namespace in names:
         if not writing.caller.may(writing.permission, namespace):
             raise Denied(
-                "this reaches assets of namespaces in which you may not do this",
+                "the selection includes assets in namespaces where you do not have this permission",
                 hint=f"ask an owner for a role that has {writing.permission} there",
             )
 
