@@ -308,6 +308,9 @@ def _show_preview(result: BackfillPreview) -> None:
     chunks = [(c.number, _partitions(c), c.tasks, c.up_to_date) for c in result.sample]
     right = ["chunk", "tasks", "up to date"]
     render.show_table(headers, chunks, right=right, title=title)
+    for chunk in result.sample:
+        if chunk.refused:
+            render.note(f"chunk {chunk.number} would be refused: {chunk.refused}")
     if result.one_by_one:
         render.note(f"its runs follow each other: {result.one_by_one}")
     if result.unknown_assets:
@@ -316,7 +319,7 @@ def _show_preview(result: BackfillPreview) -> None:
 
 
 def _partitions(chunk: SampledChunk) -> str:
-    return f"refused: {chunk.refused}" if chunk.refused else " ".join(chunk.partitions)
+    return "would be refused" if chunk.refused else " ".join(chunk.partitions)
 
 
 def _time(result: BackfillPreview) -> str | None:

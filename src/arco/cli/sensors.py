@@ -273,6 +273,8 @@ def test(
     trial = try_sensor(
         workspace, project, sensor, cursor=cursor, message_id=id, payload=_payload(payload)
     )
+    if payload is None and trial.error is not None and trial.sensor.type == "webhook":
+        render.note("the message was empty; give it a body with --payload FILE")
     if session.json:
         fields = {"sensor_id": trial.sensor_id, "kind": trial.sensor.type, "cursor": trial.cursor}
         render.document({**fields, "answer": trial.answer, "error": trial.error})
