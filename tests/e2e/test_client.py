@@ -1,4 +1,4 @@
-"""`arco.remote.Client` against a server: pages, errors, files, events, and writes whose answer is
+"""`arco.client.Client` against a server: pages, errors, files, events, and writes whose answer is
 lost with the server."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from arco.client import Client
 from arco.errors import Denied, Invalid, NotFound, NotYet, Refused, Unauthenticated, Unavailable
-from arco.remote.client import Client
 from arco.security.permissions import Role
 from tests.e2e.conftest import Servo, populate
 

@@ -21,14 +21,16 @@ T = TypeVar("T")
 class ThreadRoom:
     """Used by the event loop alone. Threads are started when they are needed."""
 
-    def __init__(self, settings: ApiSettings) -> None:
+    def __init__(self, settings: ApiSettings, waiting: int | None = None) -> None:
+        """`waiting`: so many calls may wait for a thread; by default as the settings say."""
         self._settings = settings
+        self._waiting = settings.waiting if waiting is None else waiting
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
         self._under_way = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         """Have a thread call it. A call that nobody waits for any more is not begun."""
-        if self._under_way >= self._settings.threads + self._settings.waiting:
+        if self._under_way >= self._settings.threads + self._waiting:
             raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
         loop = asyncio.get_running_loop()
         self._under_way += 1

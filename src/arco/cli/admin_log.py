@@ -51,6 +51,7 @@ def tail(
 
     Events that a rollback undid stay in the log; they are marked with ~.
     """
+    session.require_store()
     workspace = session.open()
     snapshot = workspace.read.snapshot()
     matches = log_entries.of_types(type_ or ())
@@ -97,6 +98,7 @@ def show(
     position: Annotated[int, argument("POSITION", "The event's position in the log.", min=1)],
 ) -> None:
     """Show one event in full, and the outcome if it is a command."""
+    session.require_store()
     workspace = session.open()
     snapshot = workspace.read.snapshot()
     entry = next(iter(log_entries.since(snapshot, position, limit=1)), None)

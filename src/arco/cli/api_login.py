@@ -122,6 +122,7 @@ def browser_login(
                 break
     if not given:
         raise Unauthenticated(
-            "nobody logged in before the timeout", hint="try again, or use --paste"
+            "nobody logged in before the timeout",
+            hint="try again, or use --paste",
         )
     return ApiAccess(url).exchange(given["code"], verifier)

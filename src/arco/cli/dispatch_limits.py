@@ -93,9 +93,11 @@ def set_(
     """
     *names, value = limit
     if len(names) > 1 or (not names and not scope.startswith("pool:")):
+        without_scope = not names and scope in list(LimitName)
+        example = f"workspace {scope} {value}" if without_scope else f"{scope} max_daily_runs 10"
         raise Invalid(
-            f"servo limits set {scope} {' '.join(limit)}: a limit has a name and a value",
-            hint=f"servo limits set {scope} {LimitName.CONCURRENT_TASKS} 10",
+            f"servo limits set {scope} {' '.join(limit)}: give a scope, a limit and a value",
+            hint=f"for example: servo limits set {example}",
         )
     workspace = session.open()
     name = names[0] if names else ""

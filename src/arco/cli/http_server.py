@@ -174,7 +174,7 @@ def build_server(
         oidc = OidcAuthenticator(verifier, auth, directories)
         authenticators.append(oidc)
         if auth.has_login:
-            login = _login(auth, verifier, oidc, directories, served[0], is_local=is_local)
+            login = _login(auth, verifier, oidc, served[0], is_local=is_local)
             authenticators.append(login.sessions)
     local = None
     if is_local:
@@ -191,7 +191,6 @@ def _login(
     auth: AuthSettings,
     verifier: TokenVerifier,
     oidc: OidcAuthenticator,
-    directories: Directories,
     home: ServedWorkspace,
     *,
     is_local: bool,
@@ -205,7 +204,6 @@ def _login(
     sessions = Sessions(
         Sealer(session_key(workspace.store)),
         oidc,
-        directories,
         KeySource(home),
         workspace.clock.now,
     )

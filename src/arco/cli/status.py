@@ -180,7 +180,7 @@ def _show_stale(report: WorkspaceOverview, limit: int) -> None:
 
 def _show_held(report: WorkspaceOverview, limit: int) -> None:
     if not report.held:
-        render.say("waiting for a decision: nothing", "green")
+        render.say("waiting for a decision: none", "green")
         return
     names = shorts(each.materialization_id for each in report.held)
     lines = [

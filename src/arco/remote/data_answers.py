@@ -6,8 +6,10 @@ the log: whether the audit log is what it says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
@@ -62,10 +64,34 @@ def remote_rows(
     answer = asked.client.preview_data(
         asked.asset, version=version.materialization_id, limit=limit, columns=names
     )
-    names = [each["name"] for each in answer["columns"]]
-    rows = [dict(zip(names, row, strict=True)) for row in answer["rows"]]
-    table = pa.Table.from_pylist(rows, schema=None) if rows else pa.table({n: [] for n in names})
+    table = arrow_table(answer["columns"], answer["rows"])
     return FirstRows(table, answer["masked"], 0, answer["more_columns"])
+
+
+def arrow_table(columns: Sequence[Mapping[str, object]], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Values of JSON as Arrow has them: numbers and dates are of their types again; of what JSON
+    does not tell apart, types are inferred."""
+    values = list(zip(*rows, strict=True)) if rows else [() for _ in columns]
+    arrays = [_array(each, str(of["type"])) for each, of in zip(values, columns, strict=True)]
+    return pa.Table.from_arrays(arrays, names=[str(each["name"]) for each in columns])
+
+
+_DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
+
+
+def _array(values: Sequence[Any], kind: str) -> pa.Array:
+    if match := _DECIMAL.fullmatch(kind):
+        make = pa.decimal128 if match[1] == "128" else pa.decimal256
+        decimals = [None if value is None else Decimal(str(value)) for value in values]
+        return pa.array(decimals, make(int(match[2]), int(match[3])))
+    try:
+        inferred = pa.array(values)
+    except pa.ArrowException:  # maps and lists whose values are not all alike in JSON
+        return pa.array([None if v is None else msgspec.json.encode(v).decode() for v in values])
+    try:
+        return inferred.cast(pa.type_for_alias(kind))
+    except (pa.ArrowException, ValueError):  # a type that has no short name
+        return inferred
 
 
 def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> FileList:
