@@ -20,8 +20,8 @@ if deferral.LOADED:
     from arco.log.envelope import MAX_BATCH_BYTES, decode_batch, encode_batch
     from arco.log.inbox import Rejection, read_rejection
     from arco.storage import paths
-    from arco.storage.own import put_own
     from arco.storage.port import Mode
+    from arco.storage.unique_objects import put_own
 
 
 def register(app: typer.Typer) -> None:

@@ -11,7 +11,7 @@ if deferral.LOADED:
     from datetime import datetime
 
     from arco.cli import render
-    from arco.cli.coming_times import parse_coming_time
+    from arco.cli.future_times import parse_coming_time
     from arco.cli.security_scope import open_scope
     from arco.cli.session import Session
     from arco.errors import Invalid

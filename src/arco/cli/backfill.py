@@ -21,7 +21,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.costs import duration
     from arco.cli.session import Session
-    from arco.cli.shorts import short, shorts
+    from arco.cli.short_ids import short, shorts
     from arco.dispatch.backfill_waiting import waits_for
 
 app = group("backfill", "Preview, create, pause and retry backfills.")

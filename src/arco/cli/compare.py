@@ -25,7 +25,7 @@ if deferral.LOADED:
     from arco.execution.version_diff import ColumnChange, KeyChanges, RowChange
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
-    from arco.remote.data_answers import Asked, remote_comparison
+    from arco.remote.data_answers import RemoteAsset, remote_comparison
     from servo.contract.task import ColumnInfo
 
 
@@ -84,7 +84,7 @@ def compare(
         )
     if session.api:
         comparison = remote_comparison(
-            Asked(workspace, asset, snapshot.generation),
+            RemoteAsset(workspace, asset, snapshot.generation),
             (one, other),
             key=key or (),
             examples=examples,

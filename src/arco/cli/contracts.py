@@ -26,9 +26,9 @@ if deferral.LOADED:
     from arco.cli.contract_exchange import read_document
     from arco.cli.live import partition_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid
-    from arco.remote.data_answers import Asked, remote_contract_report
+    from arco.remote.data_answers import RemoteAsset, remote_contract_report
     from servo.contract.manifest import ContractStatement
 
 app = group("contracts", "Show, check, import and export contracts.")
@@ -339,7 +339,7 @@ def check(
                 "the API checks contracts that are declared, not those of files",
                 hint="see `servo contracts import --dry-run`",
             )
-        asked = Asked(workspace, key, snapshot.generation)
+        asked = RemoteAsset(workspace, key, snapshot.generation)
         report = remote_contract_report(asked, partition or (), version, is_newest=at is None)
     else:
         judge = ContractJudge(snapshot, workspace.library, workspace.store, workspace.clock)

@@ -19,7 +19,7 @@ if deferral.LOADED:
     from arco.answers.cost_report import CostReport, CostSum, first_day
     from arco.cli import render
     from arco.cli.session import Session
-    from arco.cli.shorts import shorts
+    from arco.cli.short_ids import shorts
     from arco.worker.pricing import Pricing
 
 BAR = 12

@@ -27,7 +27,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.older_version import note_older_version
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
 
 Selection = Annotated[
     list[str] | None, argument("SELECTION", "Assets, as in `servo run`; all by default.")

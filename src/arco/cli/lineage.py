@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.older_version import note_older_version
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid, NotFound, Unreadable
     from arco.lineage.reader import Impact, LineageReader, Node, is_by_names
     from arco.lineage.tables import EdgeRow, ExecutionRow

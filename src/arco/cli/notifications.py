@@ -14,7 +14,7 @@ if deferral.LOADED:
     from arco.cli.channel_courier import channel_courier
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Error, Invalid
     from arco.notifications.channels import SmtpChannel
     from arco.notifications.message import NotificationText, message_of

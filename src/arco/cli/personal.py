@@ -17,7 +17,7 @@ if deferral.LOADED:
     from arco.lineage.reader import Link
     from arco.orchestration.personal_data import Explanation, PersonalDataReader
     from arco.orchestration.personal_suggestions import suggested_columns
-    from arco.remote.data_answers import Asked, remote_suggestions
+    from arco.remote.data_answers import RemoteAsset, remote_suggestions
     from servo.contract.keys import AssetKey
 
 app = group("pii", "Show where personal data is and how it got there.")
@@ -119,7 +119,7 @@ def suggest(
     snapshot = workspace.read.snapshot(session.at())
     workspace.read.catalog(session.at()).asset_id(AssetKey.parse(asset))
     if samples and session.api:
-        columns = remote_suggestions(Asked(workspace, key, snapshot.generation))
+        columns = remote_suggestions(RemoteAsset(workspace, key, snapshot.generation))
     else:
         columns = list(suggested_columns(snapshot, key, workspace.store if samples else None))
     note_older_version(session, snapshot)

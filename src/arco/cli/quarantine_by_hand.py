@@ -22,7 +22,7 @@ if deferral.LOADED:
         world_of,
     )
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid, NotFound, Refused
     from arco.execution.commands import find_held
     from arco.execution.reader import ExecutionReader

@@ -14,7 +14,7 @@ from arco.cli.options import Limit, Reason, argument, command, group, option
 if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid
     from arco.orchestration.limit_tables import pause_text
     from arco.orchestration.limit_usage import run_limit_reached

@@ -29,7 +29,7 @@ if deferral.LOADED:
     from arco.cli.run_following import follow_remotely, work_here
     from arco.cli.run_logs import show_logs
     from arco.cli.session import Session
-    from arco.cli.shorts import shorts
+    from arco.cli.short_ids import shorts
     from arco.dispatch.waiting import Occupied, has_server, look, older_runs, outages, waiting
     from arco.errors import Invalid, NotFound
     from arco.orchestration import states

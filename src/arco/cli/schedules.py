@@ -23,7 +23,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.live import partition_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Error
     from arco.orchestration.plan import PlanSpec
     from arco.times import parse_time

@@ -19,7 +19,7 @@ if deferral.LOADED:
     from arco.catalog.tables import ColumnRow
     from arco.cli import render
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.columns.compatibility import SchemaChange, broken_modes
     from arco.state.snapshot import Snapshot
     from servo.contract.keys import AssetKey

@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.execution.states import VersionStatus
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
-    from arco.remote.data_answers import Asked, remote_rows
+    from arco.remote.data_answers import RemoteAsset, remote_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +55,7 @@ def show(
     lookup = VersionLookup(snapshot, asset, id)
     row = lookup.version(partition or (), version)
     if session.api:
-        asked = Asked(workspace, asset, snapshot.generation)
+        asked = RemoteAsset(workspace, asset, snapshot.generation)
         rows = remote_rows(asked, row, limit, columns or (), reveal=reveal)
     else:
         hidden = hidden_columns(session, workspace, snapshot, id, reveal)

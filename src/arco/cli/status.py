@@ -22,7 +22,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text, run_state
     from arco.cli.run_logs import show_logs
     from arco.cli.session import Session
-    from arco.cli.shorts import shorts
+    from arco.cli.short_ids import shorts
     from arco.errors import Error, Invalid, NotFound
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.tables import RunRow

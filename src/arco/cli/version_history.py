@@ -19,14 +19,14 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.partitions import state_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short, shorts
+    from arco.cli.short_ids import short, shorts
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, QuarantineRow
     from arco.execution.version_lookup import VersionLookup
     from arco.ingest.reader import IngestReader
     from arco.orchestration.catalog_names import asset_id_of
     from arco.orchestration.reader import OrchestrationReader
-    from arco.remote.data_answers import Asked, remote_files
+    from arco.remote.data_answers import RemoteAsset, remote_files
     from arco.state.snapshot import Snapshot
     from arco.times import short as short_time
     from servo.contract.identity import version_label
@@ -209,7 +209,7 @@ def files(
     id = OrchestrationReader(snapshot).asset_id(asset)
     row = VersionLookup(snapshot, asset, id).version(partition or (), version)
     if session.api:
-        asked = Asked(workspace, asset, snapshot.generation)
+        asked = RemoteAsset(workspace, asset, snapshot.generation)
         listed = remote_files(asked, row, reveal=reveal)
     else:
         hidden = hidden_columns(session, workspace, snapshot, id, reveal)

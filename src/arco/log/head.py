@@ -45,10 +45,10 @@ from arco.log.manifest import (
     verified,
 )
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.port import Mode, ObjectMeta, Store
 from arco.storage.seal import listed_surely, read_checked
 from arco.storage.store_clock import BOUND
+from arco.storage.unique_objects import put_own
 
 AGE_GATE = timedelta(hours=24)
 M = TypeVar("M", DomainManifest, HistoryList)

@@ -67,8 +67,8 @@ from arco.state.staging import Staging
 from arco.state.tier1 import Acknowledged, Tier1
 from arco.state.writer import LogWriter
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.port import Mode, Store
+from arco.storage.unique_objects import put_own
 from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
 
 KEYS_BYTES = 256 << 10

@@ -55,7 +55,7 @@ from arco.orchestration.states import RequestState
 from arco.orchestration.world import World
 from arco.remote.client import Client
 from arco.remote.command_api import CommandApi, body_of, generation_of, if_match
-from arco.remote.outside_commands import RemoteImports, RemoteIngest
+from arco.remote.import_commands import RemoteImports, RemoteIngest
 from arco.security.api_keys import parse_key
 from arco.security.commands import NewKey, SecurityCommands
 from arco.security.permissions import Role

@@ -32,7 +32,7 @@ MAX_ROWS: Final = 100
 MAX_EXAMPLES: Final = 100
 
 
-class Asked(NamedTuple):
+class RemoteAsset(NamedTuple):
     """An asset at one generation of a workspace that is reached through the API."""
 
     workspace: Workspace
@@ -54,7 +54,12 @@ def _check_revealed(reveal: bool) -> None:
 
 
 def remote_rows(
-    asked: Asked, version: MaterializationRow, limit: int, columns: Sequence[str], *, reveal: bool
+    asked: RemoteAsset,
+    version: MaterializationRow,
+    limit: int,
+    columns: Sequence[str],
+    *,
+    reveal: bool,
 ) -> FirstRows:
     """As `first_rows` gives them, with values as JSON has them."""
     _check_revealed(reveal)
@@ -94,7 +99,7 @@ def _array(values: Sequence[Any], kind: str) -> pa.Array:
         return inferred
 
 
-def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> FileList:
+def remote_files(asked: RemoteAsset, version: MaterializationRow, *, reveal: bool) -> FileList:
     _check_revealed(reveal)
     answer = asked.client.list_version_files(
         asked.asset, version.materialization_id, generation=asked.generation
@@ -103,7 +108,7 @@ def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> 
 
 
 def remote_comparison(
-    asked: Asked,
+    asked: RemoteAsset,
     versions: tuple[MaterializationRow, MaterializationRow],
     *,
     key: Sequence[str],
@@ -138,7 +143,7 @@ def remote_comparison(
 
 
 def remote_contract_report(
-    asked: Asked, partition: Sequence[str], version: str, *, is_newest: bool
+    asked: RemoteAsset, partition: Sequence[str], version: str, *, is_newest: bool
 ) -> ContractReport:
     """`is_newest`: as of now, not of the generation's time."""
     answer = asked.client.check_contract(
@@ -150,7 +155,7 @@ def remote_contract_report(
     return msgspec.convert(answer, ContractReport)
 
 
-def remote_suggestions(asked: Asked) -> list[SuggestedColumn]:
+def remote_suggestions(asked: RemoteAsset) -> list[SuggestedColumn]:
     """From names, types and values."""
     answer = asked.client.suggest_personal_columns(
         asked.asset, samples=True, generation=asked.generation

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from arco.columns import types
 from arco.columns.arrow import arrow_fields, rebuilt
 from arco.storage.footers import NAN_METADATA, nan_columns, nan_metadata
-from arco.storage.own import put_own
 from arco.storage.port import Store
+from arco.storage.unique_objects import put_own
 from arco.tasks.output_columns import check_columns
 from arco.tasks.write_options import WriteOptions
 from arco.worker.failures import TaskFailed, failed
