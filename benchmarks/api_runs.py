@@ -20,13 +20,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.api_requests import Serving, serving
 from benchmarks.http_load import ROOT, load, request
 from benchmarks.run_history import fill_runs
-from benchmarks.workload import open_workspace, progress
+from benchmarks.workload import filled_once, open_workspace, progress
 
 CLIENTS = 8
 PAGE = 50
@@ -44,19 +45,19 @@ class Asked(NamedTuple):
 
 
 def measure(at: Path, quick: bool) -> dict[str, object]:
-    runs, rounds, seconds = (2_000, 2, 1.0) if quick else (100_000, 4, 3.0)
-    sizes = (10_000, 20_000) if quick else (10_000, 1_000_000)
+    rounds, seconds = (2, 1.0) if quick else (4, 3.0)
+    runs, sizes = fill(at, quick)
     with contextlib.ExitStack() as stack:
-        ours = _ours(stack, at / "ours", runs)
+        ours = stack.enter_context(serving(_ours(at, runs)))
         asked = {
             "ours": Asked(ours.port, _pages(ours)),
             "ours_kept": Asked(ours.port, [ours.request(f"/runs?page_size={PAGE}")]),
-            "airflow": stack.enter_context(_airflow(at / "airflow", runs)),
-            "dagster": stack.enter_context(_dagster(at / "dagster", runs)),
+            "airflow": stack.enter_context(_airflow(at / "airflow")),
+            "dagster": stack.enter_context(_dagster(at / "dagster")),
         }
         p95 = _turns(asked, rounds, seconds)
     with contextlib.ExitStack() as stack:
-        few, many = (_ours(stack, at / f"runs_{size}", size) for size in sizes)
+        few, many = (stack.enter_context(serving(_ours(at, size))) for size in sizes)
         by_size = _turns(
             {"few": Asked(few.port, _pages(few)), "many": Asked(many.port, _pages(many))},
             rounds,
@@ -70,6 +71,19 @@ def measure(at: Path, quick: bool) -> dict[str, object]:
         "list_1m_over_10k": _ratio(by_size, "many", "few"),
         **{f"list_p95_ms_{name}": _median(values) for name, values in {**p95, **by_size}.items()},
     }
+
+
+def fill(at: Path, quick: bool) -> tuple[int, tuple[int, int]]:
+    """How many runs all three have, and how many the two workspaces of ours that are compared."""
+    runs, sizes = (2_000, (10_000, 20_000)) if quick else (100_000, (10_000, 1_000_000))
+    for size in (runs, *sizes):
+        filled_once(_ours(at, size), partial(_fill_ours, at, size))
+    for name, peer, env in (
+        ("airflow", "airflow", _airflow_env(at / "airflow")),
+        ("dagster", "dagster-webserver", _dagster_env(at / "dagster")),
+    ):
+        filled_once(at / name, partial(_run, peer, f"{name}_runs.py", at / name, runs, env))
+    return runs, sizes
 
 
 def _turns(asked: dict[str, Asked], rounds: int, seconds: float) -> dict[str, list[float]]:
@@ -97,12 +111,14 @@ def _median(values: list[float]) -> float:
 # -- servers ---------------------------------------------------------------------------------
 
 
-def _ours(stack: contextlib.ExitStack, at: Path, runs: int) -> Serving:
-    at.mkdir()
-    workspace = open_workspace(at)
+def _ours(at: Path, runs: int) -> Path:
+    return at / f"runs_{runs}"
+
+
+def _fill_ours(at: Path, runs: int) -> None:
+    workspace = open_workspace(_ours(at, runs))
     workspace.commands.catalog.create_namespace("flow")
     fill_runs(workspace, runs)
-    return stack.enter_context(serving(at))
 
 
 def _pages(ours: Serving) -> list[str]:
@@ -112,35 +128,37 @@ def _pages(ours: Serving) -> list[str]:
 
 
 @contextlib.contextmanager
-def _airflow(at: Path, runs: int) -> Iterator[Asked]:
-    at.mkdir()
+def _airflow(at: Path) -> Iterator[Asked]:
     port = _free_port()
-    env = {
-        "AIRFLOW_HOME": str(at),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-    }
-    _run("airflow", "airflow_runs.py", at, runs, env)
     command = [str(PEERS / "airflow/bin/airflow"), "api-server", "--port", str(port)]
-    with _started(command, at, env):
+    with _started(command, at, _airflow_env(at)):
         token = json.loads(_wait_for(f"http://127.0.0.1:{port}/auth/token"))["access_token"]
         path = f"/api/v2/dags/~/dagRuns?limit={PAGE}&order_by=-run_after"
         yield Asked(port, [request(path, port, Authorization=f"Bearer {token}")])
 
 
+def _airflow_env(at: Path) -> dict[str, str]:
+    return {
+        "AIRFLOW_HOME": str(at),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    }
+
+
 @contextlib.contextmanager
-def _dagster(at: Path, runs: int) -> Iterator[Asked]:
-    at.mkdir()
+def _dagster(at: Path) -> Iterator[Asked]:
     port = _free_port()
-    env = {"DAGSTER_HOME": str(at)}
-    _run("dagster-webserver", "dagster_runs.py", at, runs, env)
     program = PEERS / "dagster-webserver/bin/dagster-webserver"
     command = [str(program), "-f", "flow.py", "-h", "127.0.0.1", "-p", str(port)]
-    with _started(command, at, env):
+    with _started(command, at, _dagster_env(at)):
         _wait_for(f"http://127.0.0.1:{port}/server_info")
         body = json.dumps({"query": QUERY}).encode()
         yield Asked(port, [request("/graphql", port, method="POST", body=body)])
+
+
+def _dagster_env(at: Path) -> dict[str, str]:
+    return {"DAGSTER_HOME": str(at)}
 
 
 def _run(peer: str, script: str, at: Path, runs: int, env: dict[str, str]) -> None:

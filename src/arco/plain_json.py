@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
+            return _number(value)
         case datetime():
             return iso(value)
         case date() | time():
@@ -73,6 +73,16 @@ def plain(value: Any) -> Any:
             return [plain(item) for item in value]
         case _:
             return str(value)
+
+
+def _number(value: Decimal) -> int | float | str | None:
+    """A number if JSON's readers keep it as it is; else its digits, as a text."""
+    if not value.is_finite():
+        return None
+    if value == value.to_integral_value():
+        return int(value)
+    number = float(value)
+    return number if Decimal(repr(number)) == value else f"{value:f}"
 
 
 @functools.cache

@@ -10,10 +10,15 @@ from tests.e2e.test_cli_flow import deploy
 
 FLOW = """
 from pathlib import Path
-from servo import AssetContext, Retry, asset, daily
+from servo import AssetContext, AssetIn, Retry, asset, daily
 NAMESPACE = "raw"
+DAYS = daily("date", start="2025-01-01")
 
-@asset(partitions=daily("date", start="2025-01-01"), retry=Retry(max_attempts=1))
+@asset(partitions=DAYS)
+def cleaned(orders: AssetIn["orders"]) -> None:
+    pass
+
+@asset(partitions=DAYS, retry=Retry(max_attempts=1))
 def orders(ctx: AssetContext) -> None:
     if "2025-01-05" in str(ctx.partition) and not Path("MENDED").exists():
         raise ValueError("a bad day")
@@ -38,6 +43,9 @@ def test_a_backfill_is_previewed_created_carried_out_and_retried(servo: Servo) -
     assert (preview["partitions"], preview["chunks"], preview["up_to_date"]) == (9, 3, 0)
     assert preview["sample"][0]["partitions"] == ["date=2025-01-01..2025-01-04"]
     assert "tasks to run  9" in servo.run("backfill", "preview", *JANUARY).stdout
+    refused = servo.run("backfill", "preview", "raw.cleaned", *JANUARY[1:])
+    assert "0  would be refused" in refused.stdout
+    assert "chunk 0 would be refused: inputs are missing" in refused.stderr
     assert servo.json("backfill", "list")["backfills"] == []
     created = servo.json("backfill", "create", *JANUARY, "--reason", "a correction")
     id = created["backfill_id"]

@@ -52,6 +52,7 @@ def test_what_is_stale_is_listed_with_the_reason(shop: Servo) -> None:
     stale = entries[0]
     assert (stale["partition"], stale["newest"]) == ("date=d:2026-01-31", "date=d:2026-01-07")
     assert stale["due_at"].startswith("2026-01-09T06:00:00")
+    assert entries[2]["reason"].startswith("not materialized yet; due at 20")
     text = shop.text("freshness", "--stale", "--wide")
     assert "date=2026-01-31 is missing; the newest is date=2026-01-07" in text
     assert "raw.rates" not in text

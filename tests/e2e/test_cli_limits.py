@@ -136,7 +136,9 @@ def test_bad_input_of_limits_is_refused_and_changes_nothing(servo: Servo) -> Non
         (["pool:jdbcc", "4"], "no deployed asset has Resources(pool='jdbcc')"),
         (["workspace", "max_daily_runs", "-1"], "'-1' is not a value of max_daily_runs"),
         (["workspace", "max_run_duration", "soon"], "'soon' is not a valid max_run_duration"),
-        (["workspace", "4"], "servo limits set workspace 4: a limit has a name and a value"),
+        (["workspace", "4"], "servo limits set workspace 4: give a scope, a limit and a value"),
     ]:
         assert servo.error("limits", "set", *arguments, code=2)["message"] == message
+    hint = servo.error("limits", "set", "max_daily_runs", "5", code=2)["hint"]
+    assert hint == "for example: servo limits set workspace max_daily_runs 5"
     assert all(e["changed_at"] is None for e in servo.json("limits", "list")["limits"])

@@ -97,6 +97,9 @@ def test_a_test_shows_what_a_sensor_would_ask_for_and_changes_nothing(servo: Ser
     )
     failed = servo.run("sensors", "test", "hanging", *at)
     assert (failed.returncode, "took longer than its 1 s" in failed.stdout) == (1, True)
+    failed = servo.run("sensors", "test", "pushed", *at)
+    assert failed.returncode == 1
+    assert "the message was empty; give it a body with --payload FILE" in failed.stderr
     failed = servo.run("sensors", "test", "watch", *at)
     assert "there is no workspace other" in failed.stdout
     assert not (servo.store / "default" / "other").exists()

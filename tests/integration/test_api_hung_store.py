@@ -184,6 +184,27 @@ def test_a_write_that_was_not_answered_has_effect_once(site: Site) -> None:
     assert sorted(listed) == ["late", "orders"]
 
 
+def test_a_workspace_whose_store_hangs_is_as_absent_as_one_that_is_not_there(site: Site) -> None:
+    """For a caller of another tenant, and for one with a wrong key: also when the threads of that
+    workspace are all taken."""
+    assert site.send("acme").status == site.send("rival").status == 200
+    site.stores["rival"].hang()
+    time.sleep(2 * SETTINGS.head_age_s)
+    wrong = f"{site.keys['acme'][:-4]}0000"
+    with ThreadPoolExecutor(60) as clients:
+        own = [clients.submit(site.send, "rival", f"/runs?page_size={n}") for n in range(1, 40)]
+        while not site.stores["rival"].waiting:
+            time.sleep(0.005)
+        for token, expected in ((site.keys["acme"], 404), (wrong, 401)):
+            sent = [
+                clients.submit(site.send, tenant, token=token) for tenant in ("rival", "none") * 5
+            ]
+            answers = {each.result(DEADLINE_S).status for each in sent}
+            assert answers == {expected}
+        for each in own:
+            check_problem(each.result(DEADLINE_S))
+
+
 def test_a_server_ends_although_its_store_hangs(site: Site) -> None:
     denied = site.workspaces[0].commands.security.create_key("low", Role.VIEWER)
     assert site.send("acme", body={"asset": "sales.x"}, key="k", token=str(denied.text)).status

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from arco.api.serving import Binding, serve
 from tests.kit.api import ApiClient, ApiWorld
 
 CHROMIUM = Path("/usr/bin/chromium")
+SIZE: ViewportSize = {"width": 1280, "height": 800}
 expect.set_options(timeout=20_000)
 
 
@@ -64,11 +65,10 @@ class Visit:
         self, browser: Browser, served: ServedPage, who: ApiClient | None, **options: Any
     ) -> None:
         self._served = served
-        self._context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        self._who = who
+        self._context = browser.new_context(viewport=SIZE, **options)
         self._context.set_default_timeout(20_000)
-        if who is not None:
-            cookie = {"name": "arco_local", "value": who.token, "url": served.origin}
-            self._context.add_cookies([cookie])  # type: ignore[list-item]
+        self._sign_in()
         self.requests: list[str] = []
         self.refused: list[str] = []
         self.complaints: list[str] = []
@@ -77,6 +77,26 @@ class Visit:
             "console.error('CSP', e.violatedDirective, e.blockedURI))"
         )
         self.page = self.tab()
+
+    def _sign_in(self) -> None:
+        if self._who is not None:
+            cookie = {"name": "arco_local", "value": self._who.token, "url": self._served.origin}
+            self._context.add_cookies([cookie])  # type: ignore[list-item]
+
+    def begin_again(self) -> None:
+        """An empty window, as it was opened; files of the page stay in the browser's cache."""
+        for page in self._context.pages:
+            if page is not self.page:
+                page.close()
+        self.page.unroute_all()
+        if self.page.url.startswith("http"):
+            self.page.evaluate("localStorage.clear()")
+        self.page.goto("about:blank")
+        self.page.set_viewport_size(SIZE)
+        self._context.clear_cookies()
+        self._sign_in()
+        for heard in (self.requests, self.refused, self.complaints):
+            heard.clear()
 
     def tab(self) -> Page:
         page = self._context.new_page()

@@ -164,3 +164,12 @@ def test_what_cannot_be_answered_is_refused(
     headers = {"Authorization": f"Bearer {client.token}"}
     answer = httpx.post(f"{readers.api.url}{BASE}/rows", json=body, headers=headers)
     assert answer.status_code == status, answer.text
+
+
+def test_a_hidden_table_is_not_read_so_that_nothing_of_it_is_told(readers: Readers) -> None:
+    client = readers.world.client(Role.OWNER, "sales")
+    for hidden in sorted(name for name, rule in RULES.items() if rule.is_hidden):
+        # `day` without a day is refused by whoever reads the table.
+        answer = client.post("/rows", {"table": hidden, "select": "day"})
+        assert answer.status_code == 200, hidden
+    assert client.post("/rows", {"table": "orchestration.runs", "select": "day"}).status_code == 400

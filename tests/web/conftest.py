@@ -53,20 +53,41 @@ def served(world: ApiWorld) -> Iterator[ServedPage]:
     made.stop()
 
 
+@pytest.fixture(scope="module")
+def window_of_the_owner(
+    started_browser: Browser, served: ServedPage, world: ApiWorld
+) -> Iterator[Visit]:
+    """A new window costs more than most tests: it loads and compiles the page again."""
+    visit = Visit(started_browser, served, world.owner)
+    yield visit
+    visit.close()
+
+
 @pytest.fixture
-def enter(started_browser: Browser, served: ServedPage, world: ApiWorld) -> Iterator[Enter]:
-    """Opens a window for somebody; after the test none may have complained."""
+def enter(
+    started_browser: Browser, served: ServedPage, window_of_the_owner: Visit
+) -> Iterator[Enter]:
+    """Opens a window for somebody; after the test none may have complained.
+
+    The owner's window is one for all tests of a module, emptied before each; a second one in the
+    same test, and one with options, is new.
+    """
     visits: list[Visit] = []
 
     def come(who: ApiClient | None = None, **options: Any) -> Visit:
-        visit = Visit(started_browser, served, who or world.owner, **options)
+        if who is None and not options and window_of_the_owner not in visits:
+            visit = window_of_the_owner
+            visit.begin_again()
+        else:
+            visit = Visit(started_browser, served, who or served.world.owner, **options)
         visits.append(visit)
         return visit
 
     yield come
     complaints = [text for visit in visits for text in visit.complaints]
     for visit in visits:
-        visit.close()
+        if visit is not window_of_the_owner:
+            visit.close()
     assert complaints == []
 
 

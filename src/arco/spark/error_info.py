@@ -432,7 +432,7 @@ def _verdict(parts: Parts) -> Verdict:
             return verdict
     category, hint = _STATES.get(parts.sqlstate[:2], ("user_code", ""))
     code = f"spark.{parts.condition.lower()}" if parts.condition else f"spark.{parts.exception}"
-    return Verdict(category, code, hint or "correct the asset's code; the traceback shows where")
+    return Verdict(category, code, hint or "correct the code; the traceback shows where")
 
 
 def _whose_path(parts: Parts, versions: Collection[str]) -> Verdict:

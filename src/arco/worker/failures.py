@@ -124,7 +124,7 @@ _NAMES: dict[str, Verdict] = {
     **dict.fromkeys(("ConnectionError", "ConnectError"), _CONNECTION),
     **dict.fromkeys(("Timeout", "ConnectTimeout", "ReadTimeout"), _TOO_SLOW),
 }
-_USER_HINT = "correct the asset's code; the traceback shows where"
+_USER_HINT = "correct the code; the traceback shows where"
 _SENSOR_HINT = "correct the code of {name}; the traceback shows where"
 
 

@@ -145,8 +145,10 @@ def explain(
     newest = " ".join(terms_of(row.partition_key)) if row is not None and has_data else ""
     made_at = row.made_at if row is not None and has_data else None
     if current.status == FRESH:
+        if made_at is None:
+            return "", f"not materialized yet; {_when_due(current.due_at)}"
         since = f"{newest} was " if policy.time_dimension and newest else ""
-        return "", "" if made_at is None else f"{since}materialized at {_time(made_at)}"
+        return "", f"{since}materialized at {_time(made_at)}"
     what = " ".join(terms_of(current.partition))
     due = "" if current.due_at is None else _time(current.due_at)
     cause, because = _cause(attempt, upstream)
@@ -170,6 +172,10 @@ def _cause(attempt: PartitionStatusRow | None, upstream: str) -> tuple[StaleCaus
     if upstream:
         return "upstream_stale", f"{upstream}, which it reads, is stale"
     return "no_recent_run", ""
+
+
+def _when_due(due_at: datetime | None) -> str:
+    return "no partition is due" if due_at is None else f"due at {_time(due_at)}"
 
 
 def _time(at: datetime) -> str:

@@ -1,7 +1,6 @@
-"""Threads for what may wait for the store: bounded in number, waiting and time.
+"""Threads for calls that may wait for the store, with limits on threads, queue and time.
 
-Each workspace has a room of its own, so that one whose store hangs uses up its own threads and
-leaves those of the others alone.
+Each workspace has its own threads, so that a store that hangs does not block other workspaces.
 """
 
 from __future__ import annotations
@@ -18,17 +17,19 @@ from arco.api.problems import ApiError
 T = TypeVar("T")
 
 
-class ThreadRoom:
+class BoundedThreads:
     """Used by the event loop alone. Threads are started when they are needed."""
 
-    def __init__(self, settings: ApiSettings) -> None:
+    def __init__(self, settings: ApiSettings, waiting: int | None = None) -> None:
+        """`waiting`: the maximum number of queued calls; default: that of the settings."""
         self._settings = settings
+        self._waiting = settings.waiting if waiting is None else waiting
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
         self._under_way = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Have a thread call it. A call that nobody waits for any more is not begun."""
-        if self._under_way >= self._settings.threads + self._settings.waiting:
+        """Run a call in a thread. A call whose caller has gone away is not started."""
+        if self._under_way >= self._settings.threads + self._waiting:
             raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
         loop = asyncio.get_running_loop()
         self._under_way += 1
@@ -51,8 +52,8 @@ class ThreadRoom:
         except TimeoutError:
             raise ApiError(
                 "timeout",
-                "the store did not answer in time",
-                hint="ask again; a write with the same Idempotency-Key has effect once",
+                "the store did not respond in time",
+                hint="try again; a write with the same Idempotency-Key takes effect once",
                 retry_after_s=5,
             ) from None
         finally:
