@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.architecture.source import ROOT
 from tests.kit.api import ApiClient, ApiWorld, Company
 from tests.kit.books import Books
-from tests.kit.page import ServedPage, Visit
+from tests.kit.page import ServedPage
 from tests.web.conftest import Enter
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -89,20 +88,12 @@ def settled(page: Page) -> None:
     expect(page.locator(".skeleton")).to_have_count(0)
 
 
-@pytest.fixture(scope="module")
-def window(started_browser: Browser, served: ServedPage, world: ApiWorld) -> Iterator[Visit]:
-    """One for all pages: it has the page's files already."""
-    visit = Visit(started_browser, served, world.owner)
-    yield visit
-    visit.close()
-
-
 @pytest.mark.parametrize("path", PAGES)
 def test_page_shows_its_heading_and_is_accessible(
-    window: Visit, company: Company, books: Books, path: str
+    enter: Enter, company: Company, books: Books, path: str
 ) -> None:
-    window.refused.clear()
-    page = window.go(
+    visit = enter()
+    page = visit.go(
         path.format(
             run=company.both_run,
             held=company.sales_held,
@@ -115,7 +106,7 @@ def test_page_shows_its_heading_and_is_accessible(
     expect(page.get_by_role("heading", level=1)).to_contain_text(PAGES[path])
     settled(page)
     contract = "404" if "view=contract" in path else None
-    assert [each for each in window.refused if contract is None or contract not in each] == []
+    assert [each for each in visit.refused if contract is None or contract not in each] == []
     assert page.title() == "Arco"
     page.evaluate(AXE.read_text("utf-8") + "; undefined")
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -125,7 +116,6 @@ def test_page_shows_its_heading_and_is_accessible(
         if each["impact"] in ("serious", "critical")
     ]
     assert serious == []
-    assert window.complaints == []
 
 
 def test_hostile_text_is_shown_and_runs_nothing(enter: Enter) -> None:
