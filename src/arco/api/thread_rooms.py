@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from arco.api.api_settings import ApiSettings
+from arco.api.fair_shares import CALLER, FairShares
 from arco.api.problems import ApiError
 
 T = TypeVar("T")
@@ -27,9 +28,26 @@ class ThreadRoom:
         self._waiting = settings.waiting if waiting is None else waiting
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
         self._under_way = 0
+        self._shares = FairShares(settings.threads // 2, self._waiting // 2)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Have a thread call it. A call that nobody waits for any more is not begun."""
+        """Have a thread call it: at most half of the threads are one caller's. A call that nobody
+        waits for any more is not begun."""
+        try:
+            async with (
+                asyncio.timeout(self._settings.request_timeout_s),
+                self._shares.turn(CALLER.get()),
+            ):
+                return await self._called(call)
+        except TimeoutError:
+            raise ApiError(
+                "timeout",
+                "the store did not answer in time",
+                hint="ask again; a write with the same Idempotency-Key has effect once",
+                retry_after_s=5,
+            ) from None
+
+    async def _called(self, call: Callable[[], T]) -> T:
         if self._under_way >= self._settings.threads + self._waiting:
             raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
         loop = asyncio.get_running_loop()
@@ -48,15 +66,7 @@ class ThreadRoom:
         # What is raised after everybody has left is raised to nobody.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                return await asyncio.shield(future)
-        except TimeoutError:
-            raise ApiError(
-                "timeout",
-                "the store did not answer in time",
-                hint="ask again; a write with the same Idempotency-Key has effect once",
-                retry_after_s=5,
-            ) from None
+            return await asyncio.shield(future)
         finally:
             called.cancel()  # does nothing to one that has begun
 
