@@ -74,7 +74,7 @@ def open_workspace(
     config = resolve(ConfigSource(store, tenant, workspace), os.environ, Path.cwd())
     require_directory(config)
     if generation is not None and as_of is not None:
-        raise Invalid("generation and as_of exclude each other", hint="give one of them")
+        raise Invalid("generation and as_of are mutually exclusive", hint="give one of them")
     at: At | None = None
     if generation is not None:
         at = Generation(generation)
@@ -151,7 +151,7 @@ class OpenWorkspace:
                 connection.execute(statement)
             result = connection.sql(query).to_arrow_table()
         except duckdb.Error as error:
-            hint = "it is SQL of DuckDB"
+            hint = "use DuckDB SQL"
             if left_out:
                 hint = f"personal columns are left out: {', '.join(left_out)}; see reveal=True"
             raise Invalid(f"the query failed: {error}", hint=hint) from None
@@ -270,7 +270,7 @@ def _tables_of(query: str) -> list[tuple[str, str]]:
     try:
         trees = sqlglot.parse(query, read="duckdb")
     except sqlglot.errors.SqlglotError as error:
-        raise Invalid(f"the query cannot be read: {error}", hint="it is SQL of DuckDB") from None
+        raise Invalid(f"the query cannot be read: {error}", hint="use DuckDB SQL") from None
     named = [
         (table.db, table.name)
         for tree in trees

@@ -82,7 +82,7 @@ def test_errors_are_those_of_the_tree(client: Client, served: dict[str, Any]) ->
             viewer.list_files()
     with Client("http://127.0.0.1:9", "t", attempts=2) as nobody, pytest.raises(Unavailable):
         nobody.get_workspace()
-    with pytest.raises(Invalid, match="in the clear"):
+    with pytest.raises(Invalid, match="without encryption"):
         Client("http://example.com", "t")
 
 

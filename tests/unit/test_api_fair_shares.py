@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from arco.api.api_settings import ApiSettings
+from arco.api.bounded_threads import BoundedThreads
 from arco.api.fair_shares import CALLER, FairShares
 from arco.api.problems import ApiError
-from arco.api.thread_rooms import ThreadRoom
 
 
 def test_slow_calls_of_one_caller_leave_threads_for_others() -> None:
     settings = ApiSettings(threads=4, waiting=40)
-    room = ThreadRoom(settings)
+    room = BoundedThreads(settings)
     going_on = threading.Event()
     begun = threading.Semaphore(0)
 

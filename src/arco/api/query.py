@@ -20,8 +20,8 @@ from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_body
 from arco.api.reduced_rows import REDUCED, without_hidden_texts
 from arco.api.routes import AtParameters
+from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import require_run
-from arco.api.seen import Seen
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
 from arco.api.table_rules import RULES
@@ -137,7 +137,7 @@ def row_filter(served: ServedWorkspace, view: View, visible: Visible) -> RowFilt
     tables = [str(table) for table in all_tables(served.workspace.chain)]
     if visible.namespaces is None:
         return RowFilter({name: "" for name in tables if not name.startswith("security.")})
-    seen = Seen(view, visible)
+    seen = RowVisibility(view, visible)
     namespaces = ", ".join(map(literal, sorted(visible.namespaces)))
     conditions = {
         name: condition

@@ -128,13 +128,13 @@ class ServedWorkspace:
                 snapshot = look.future.result(max(0.0, patience_s))
             except TimeoutError:
                 raise Unavailable(
-                    "the store does not answer", hint="ask again in a moment"
+                    "the store does not respond", hint="try again in a moment"
                 ) from None
             if look.commits >= commits:  # else it began before what was committed here
                 return snapshot
 
     def newest_or_recent(self) -> Snapshot:
-        """For keys and roles: while the store does not answer, the last that was seen, for a
+        """For keys and roles: while the store does not respond, the last that was seen, for a
         while."""
         recent = self._recent()
         if recent is None:
@@ -211,7 +211,7 @@ class ServedWorkspace:
         ]
         if len(given) > 1:
             raise ApiError(
-                "invalid", f"{' and '.join(given)} exclude each other", code="two_moments"
+                "invalid", f"{' and '.join(given)} are mutually exclusive", code="two_moments"
             )
         if at.generation is not None:
             return Generation(at.generation)

@@ -23,23 +23,23 @@ from arco.api.authentication import (
     bearer_token,
     unauthenticated,
 )
+from arco.api.bounded_threads import BoundedThreads
+from arco.api.caller_cache import CallerCache, Snapshots
 from arco.api.command_keys import stored_key
 from arco.api.connections import CONNECTIONS
 from arco.api.etags import etag_of, matched_version
 from arco.api.exchange import Answer, Exchange, RequestHeaders, exchange_of
 from arco.api.fair_shares import CALLER, QueryTurns
 from arco.api.hidden_names import without_hidden_names
-from arco.api.kept_answers import KeptAnswers, Place, credentials_of
-from arco.api.known_callers import KnownCallers, Snapshots
 from arco.api.parameters import parse
 from arco.api.problems import ApiError
 from arco.api.rate_limits import RateLimits
 from arco.api.rendered import RenderedKey, Target, is_unchanged
 from arco.api.rendering import page_token_of, render
 from arco.api.request_bodies import decoded_body
+from arco.api.response_cache import Place, ResponseCache, credentials_of
 from arco.api.routes import AtParameters, Route
 from arco.api.served import ServedWorkspace
-from arco.api.thread_rooms import ThreadRoom
 from arco.api.views import View
 from arco.api.writing import WriteAnswer, Writing, check_key
 from arco.clock import Clock
@@ -74,17 +74,17 @@ class ApiServer:
         self._limits = RateLimits(clock, settings.rate_per_s, settings.rate_burst)
         self.work_limits = RateLimits(clock, settings.work_rate_per_s, settings.work_rate_burst)
         self.uploading = asyncio.Semaphore(settings.uploads)
-        self._callers = KnownCallers(clock)
-        self.kept = KeptAnswers(
+        self._callers = CallerCache(clock)
+        self.kept = ResponseCache(
             tuple(key_workspaces), self._callers, self._limits, settings.rendered_bytes
         )
         failures = settings.failed_logins_per_minute
         self._failed_logins = RateLimits(clock, failures / 60, failures)
-        self._room = ThreadRoom(settings)
+        self._room = BoundedThreads(settings)
         # One request of every connection may wait here: what it takes to know a caller is short,
         # and must not depend on how busy somebody else's workspace is.
-        self._key_room = ThreadRoom(settings, CONNECTIONS)
-        self._rooms = {each.path: ThreadRoom(settings) for each in workspaces}
+        self._key_room = BoundedThreads(settings, CONNECTIONS)
+        self._rooms = {each.path: BoundedThreads(settings) for each in workspaces}
         self._body_bytes = 0
         self.draining = asyncio.Event()
         self.queries = QueryTurns(settings)
@@ -373,7 +373,7 @@ def check_rate(limits: RateLimits, who: str) -> None:
     if not allowance.is_allowed:
         raise ApiError(
             "rate_limited",
-            "you send more requests than you may",
+            "too many requests",
             hint="wait for Retry-After seconds",
             retry_after_s=allowance.retry_after_s,
             headers={

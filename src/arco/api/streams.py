@@ -103,7 +103,7 @@ class EventStreams:
         if self._of_caller[caller] >= self._server.settings.streams_per_caller:
             raise ApiError(
                 "rate_limited",
-                "you have too many streams open",
+                "too many open streams",
                 code="too_many_streams",
                 hint="close one; one stream carries all events of a workspace",
                 retry_after_s=5,

@@ -43,7 +43,9 @@ def tail(
         list[str] | None,
         option("TYPE", "Only events of this type; * is a wildcard. Repeatable.", "--type"),
     ] = None,
-    interval: Annotated[float, option("S", "Seconds between looks of --follow.", min=0.05)] = 1.0,
+    interval: Annotated[
+        float, option("S", "With --follow: seconds between reads of the log.", min=0.05)
+    ] = 1.0,
 ) -> None:
     """Show the newest events, or the events from a position.
 

@@ -167,7 +167,7 @@ class LineageReader:
         if not rows or not named:
             which = f" {version!r}" if version and rows else ""
             raise NotFound(
-                f"{target} has no output{which} that was made from anything",
+                f"{target} has no output{which} with recorded inputs",
                 hint="see `servo lineage show`",
             )
         if version and len(named) > 1:

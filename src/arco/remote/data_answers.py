@@ -32,7 +32,7 @@ MAX_ROWS: Final = 100
 MAX_EXAMPLES: Final = 100
 
 
-class Asked(NamedTuple):
+class RemoteAsset(NamedTuple):
     """An asset at one generation of a workspace that is reached through the API."""
 
     workspace: Workspace
@@ -50,16 +50,21 @@ def _client(workspace: Workspace) -> Client:
 
 def _check_revealed(reveal: bool) -> None:
     if reveal:
-        raise Invalid("the API shows no personal values", hint="leave out --reveal")
+        raise Invalid("--reveal is not available through the API", hint="leave out --reveal")
 
 
 def remote_rows(
-    asked: Asked, version: MaterializationRow, limit: int, columns: Sequence[str], *, reveal: bool
+    asked: RemoteAsset,
+    version: MaterializationRow,
+    limit: int,
+    columns: Sequence[str],
+    *,
+    reveal: bool,
 ) -> FirstRows:
     """As `first_rows` gives them, with values as JSON has them."""
     _check_revealed(reveal)
     if limit > MAX_ROWS:
-        raise Invalid(f"the API shows at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
+        raise Invalid(f"the API returns at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
     names = [name.strip() for text in columns for name in text.split(",")]
     answer = asked.client.preview_data(
         asked.asset, version=version.materialization_id, limit=limit, columns=names
@@ -94,7 +99,7 @@ def _array(values: Sequence[Any], kind: str) -> pa.Array:
         return inferred
 
 
-def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> FileList:
+def remote_files(asked: RemoteAsset, version: MaterializationRow, *, reveal: bool) -> FileList:
     _check_revealed(reveal)
     answer = asked.client.list_version_files(
         asked.asset, version.materialization_id, generation=asked.generation
@@ -103,7 +108,7 @@ def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> 
 
 
 def remote_comparison(
-    asked: Asked,
+    asked: RemoteAsset,
     versions: tuple[MaterializationRow, MaterializationRow],
     *,
     key: Sequence[str],
@@ -113,10 +118,11 @@ def remote_comparison(
 ) -> VersionComparison:
     _check_revealed(reveal)
     if engine == "spark":
-        raise Invalid("the API does not compare with Spark", hint="leave out --engine")
+        raise Invalid("--engine is not available through the API", hint="leave out --engine")
     if examples > MAX_EXAMPLES:
         raise Invalid(
-            f"the API shows at most {MAX_EXAMPLES} examples", hint=f"give --examples {MAX_EXAMPLES}"
+            f"the API returns at most {MAX_EXAMPLES} examples",
+            hint=f"give --examples {MAX_EXAMPLES}",
         )
     before, after = versions
     answer = asked.client.compare_versions(
@@ -137,7 +143,7 @@ def remote_comparison(
 
 
 def remote_contract_report(
-    asked: Asked, partition: Sequence[str], version: str, *, is_newest: bool
+    asked: RemoteAsset, partition: Sequence[str], version: str, *, is_newest: bool
 ) -> ContractReport:
     """`is_newest`: as of now, not of the generation's time."""
     answer = asked.client.check_contract(
@@ -149,7 +155,7 @@ def remote_contract_report(
     return msgspec.convert(answer, ContractReport)
 
 
-def remote_suggestions(asked: Asked) -> list[SuggestedColumn]:
+def remote_suggestions(asked: RemoteAsset) -> list[SuggestedColumn]:
     """From names, types and values."""
     answer = asked.client.suggest_personal_columns(
         asked.asset, samples=True, generation=asked.generation

@@ -86,7 +86,7 @@ def _check_reach(writing: Writing, manifest: Manifest) -> None:
     """
     reads = {key.partition(".")[0] for asset in manifest.assets for key in keys_read(asset)}
     if not all(writing.caller.may(Permission.DATA_READ, namespace) for namespace in reads):
-        raise Denied("this reads assets of namespaces whose data you may not read")
+        raise Denied("the selection reads assets in namespaces whose data you may not read")
     # What a pattern selects may grow after the deployment: single assets cannot.
     terms = {term for each in manifest.schedules for term in each.selection}
     terms |= {term for each in manifest.sensors for term in each.selection}
@@ -265,7 +265,7 @@ def retry_notification(
 ) -> WriteAnswer[NotificationRow]:
     """Send a notification again that FAILED."""
     if not writing.visible.all:
-        raise Denied("notifications are for those who see the whole workspace")
+        raise Denied("notifications need a role on the whole workspace")
     writing.allow_workspace()
     reader = NotificationReader(writing.view.snapshot)
     row = reader.notification(parameters.notification_id)

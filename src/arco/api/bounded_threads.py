@@ -1,7 +1,6 @@
-"""Threads for what may wait for the store: bounded in number, waiting and time.
+"""Threads for calls that may wait for the store, with limits on threads, queue and time.
 
-Each workspace has a room of its own, so that one whose store hangs uses up its own threads and
-leaves those of the others alone.
+Each workspace has its own threads, so that a store that hangs does not block other workspaces.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from arco.api.problems import ApiError
 T = TypeVar("T")
 
 
-class ThreadRoom:
+class BoundedThreads:
     """Used by the event loop alone. Threads are started when they are needed."""
 
     def __init__(self, settings: ApiSettings, waiting: int | None = None) -> None:
-        """`waiting`: so many calls may wait for a thread; by default as the settings say."""
+        """`waiting`: the maximum number of queued calls; default: that of the settings."""
         self._settings = settings
         self._waiting = settings.waiting if waiting is None else waiting
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
@@ -31,8 +30,8 @@ class ThreadRoom:
         self._shares = FairShares(settings.threads // 2, self._waiting // 2)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Have a thread call it: at most half of the threads are one caller's. A call that nobody
-        waits for any more is not begun."""
+        """Run a call in a thread; one caller has at most half of the threads. A call whose caller
+        has gone away is not started."""
         try:
             async with (
                 asyncio.timeout(self._settings.request_timeout_s),
@@ -42,8 +41,8 @@ class ThreadRoom:
         except TimeoutError:
             raise ApiError(
                 "timeout",
-                "the store did not answer in time",
-                hint="ask again; a write with the same Idempotency-Key has effect once",
+                "the store did not respond in time",
+                hint="try again; a write with the same Idempotency-Key takes effect once",
                 retry_after_s=5,
             ) from None
 
