@@ -15,6 +15,7 @@ is dead, and another on the same store takes over.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import hashlib
 import itertools
@@ -438,6 +439,12 @@ class Crowd:
         self._seeds = itertools.count(10)
         self.sense: Sense = lambda call, context: SensorResult()
         self.looking = make_workspace(store, 9, clock=clock)
+
+    def without_processes(self, store: Store, clock: SimClock) -> Crowd:
+        """Nobody yet, on a copy of the store; ids go on from where they are here."""
+        crowd = Crowd(store, clock, self.run_id)
+        crowd._seeds = copy.copy(self._seeds)
+        return crowd
 
     def orchestrator(self, store: Store | None = None, **settings: Any) -> OrchestratorProcess:
         made = OrchestratorProcess(store or self.store, self.clock, next(self._seeds), **settings)
