@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import httpx
 import msgspec
-from litestar import Litestar
+from litestar.types import ASGIApp
 
 from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
@@ -109,8 +109,10 @@ class ApiClient:
         else:
             sent = httpx.Headers([*sent.multi_items(), *headers])
 
+        app = self._world.app  # made outside the event loop
+
         async def call() -> httpx.Response:
-            transport = httpx.ASGITransport(self._world.app)  # type: ignore[arg-type]
+            transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=transport, base_url="http://arco") as client:
                 return await client.request(
                     method, url, json=json, headers=sent, params=params or None, content=content
@@ -184,7 +186,7 @@ class ApiWorld:
         )
 
     @functools.cached_property
-    def app(self) -> Litestar:
+    def app(self) -> ASGIApp:
         return make_app(self.server, ROUTES, self.workspace.ids, self.local)
 
     def close(self) -> None:
