@@ -17,7 +17,7 @@ from arco.orchestration.reader import OrchestrationReader
 from arco.state import file_encoder
 from arco.state.rewrite import Swap
 from arco.storage import paths
-from arco.storage.own import put_own
+from arco.storage.unique_objects import put_own
 from benchmarks import catalog_search
 from benchmarks.workload import open_workspace, progress
 from servo.contract.manifest import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from arco.client import OpenWorkspace
+    from arco.open_workspace import OpenWorkspace
 
 __all__ = ["open"]
 
@@ -29,6 +29,6 @@ def open(
     as for the `servo` command. Everything is read at the newest generation, or at the one that
     is given by its number or by a time (`"2026-01-31T12:00Z"`, `"2h"` ago).
     """
-    from arco.client import open_workspace  # noqa: PLC0415 - importing `arco` stays cheap
+    from arco.open_workspace import open_workspace  # noqa: PLC0415 - importing `arco` stays cheap
 
     return open_workspace(store, tenant, workspace, generation, as_of)

@@ -50,7 +50,7 @@ def utc(time: datetime) -> datetime:
     except OverflowError:
         raise Invalid(
             f"{time.isoformat()} is before the year 1 or after the year 9999 in UTC",
-            hint="give a time of our days",
+            hint="give a date between the years 1 and 9999",
         ) from None
 
 

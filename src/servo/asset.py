@@ -131,7 +131,7 @@ class CommonSettings(TypedDict, total=False):
     links: Mapping[str, str]
     """URLs by name: a dashboard, a runbook."""
     deprecated: str
-    """What to use instead, or why. Who reads it is told at `servo validate` and `servo deploy`."""
+    """The replacement or the reason. Projects that read it get a warning at validate and deploy."""
 
 
 class AssetSettings(CommonSettings, total=False):

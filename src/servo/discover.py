@@ -335,7 +335,7 @@ def _place(name: str, error: BaseException, base: Path) -> tuple[str, int]:
 # -- what they define ---------------------------------------------------------------------
 
 
-class _Found(NamedTuple):
+class _FoundDefinition(NamedTuple):
     """A definition, with the module and the variable to import it by."""
 
     value: Any
@@ -349,24 +349,24 @@ class _Found(NamedTuple):
         return self.module != code.module, self.name != code.name, self.module, self.name
 
 
-def _collect(modules: Sequence[ModuleType]) -> list[_Found]:
+def _collect(modules: Sequence[ModuleType]) -> list[_FoundDefinition]:
     """Each definition once, under its best name."""
-    best: dict[int, _Found] = {}
+    best: dict[int, _FoundDefinition] = {}
     for module in modules:
         for name, value in vars(module).items():
             if isinstance(value, _DEFINITIONS):
-                definition = _Found(value, module.__name__, name)
+                definition = _FoundDefinition(value, module.__name__, name)
                 best[id(value)] = min(
                     definition, best.get(id(value), definition), key=lambda f: f.rank
                 )
     for module in modules:
         for value in definitions_of(module):
             key = value.key if isinstance(value, _ASSETS) else value.name
-            best.setdefault(id(value), _Found(value, module.__name__, name_by_key(key)))
+            best.setdefault(id(value), _FoundDefinition(value, module.__name__, name_by_key(key)))
     return list(best.values())
 
 
-def _read_sources(definitions: Sequence[_Found]) -> None:
+def _read_sources(definitions: Sequence[_FoundDefinition]) -> None:
     """Read the texts now, while the files are those that were imported."""
     for each in definitions:
         if isinstance(each.value, AssetDefinition | SensorDefinition):
@@ -377,7 +377,7 @@ def _read_sources(definitions: Sequence[_Found]) -> None:
 def _project(
     root: Path,
     base: Path,
-    definitions: Sequence[_Found],
+    definitions: Sequence[_FoundDefinition],
     problems: Sequence[Problem],
     notes: Sequence[Problem],
 ) -> Project:

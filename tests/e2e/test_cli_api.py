@@ -35,6 +35,7 @@ class Both:
         security = workspace.commands.security
         self.owner = str(security.create_key("owner", Role.OWNER).text)
         self.viewer = str(security.create_key("viewer", Role.VIEWER).text)
+        self.low = str(security.create_key("low", Role.VIEWER, namespaces=["sales"]).text)
         self.sales = str(security.create_key("sales", Role.ADMIN, namespaces=["sales"]).text)
         (folder / "flow.py").write_text(FLOW)
         self.server = self.store.start("serve", "--port", "0", "--json")
@@ -128,7 +129,11 @@ def test_callers_have_what_their_roles_give(both: Both) -> None:
     keys = viewer.json("admin", "sql", "SELECT * FROM security.api_keys")
     assert keys["rows"] == []
     restricted = both.through(both.sales)
+    refused = restricted.error("admin", "log", "tail", code=2)
+    assert "needs the store itself" in refused["message"]
     listed = restricted.json("catalog", "asset", "list")["assets"]
     assert {each["namespace"] for each in listed} == {"sales"}
     assert restricted.error("catalog", "asset", "show", "ops.hosts", code=3)["kind"] == "not_found"
+    low = both.through(both.low).error("auth", "keys", "list", code=4)
+    assert "keys.manage" in low["hint"]
     assert both.through("arco_wrong").error("runs", "list", code=4)["kind"] == "denied"

@@ -19,7 +19,7 @@ from tests.e2e.conftest import Servo
         (("admin", "fsck", "--store", "nowhere"), 3, "there is no store at", "servo admin init"),
         (("admin", "fsck", "--tenant", "A/B"), 2, "'A/B' cannot name a tenant", "a-z"),
         (("admin", "snapshot", "--as-of", "x"), 2, "'x' is not a time", "2h"),
-        (("admin", "snapshot", "--as-of", "1h", "-g", "1"), 2, "exclude each other", "one of them"),
+        (("admin", "snapshot", "--as-of", "1h", "-g", "1"), 2, "mutually exclusive", "one of them"),
         (("admin", "rollback", "1", "--reason", " "), 2, "the reason is empty", "--reason"),
         (("admin", "init", "--store", "/dev/null/x"), 2, "cannot be created", "may write to"),
         (("admin", "backup", "s4://x"), 2, "is not the URL of a store", "s3://"),

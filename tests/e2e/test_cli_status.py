@@ -67,7 +67,7 @@ def test_status_has_what_failed_what_is_stale_what_is_held_and_what_comes(shop: 
     assert names(answer["next"], "schedule") == ["main/nightly"]
     assert (answer["assets"], answer["running"], answer["paused"]) == (3, [], None)
     text = shop.text("status")
-    for part in ("failed: 1 asset", "stale: 1", "1 output in quarantine", "running: nothing"):
+    for part in ("failed: 1 asset", "stale: 1", "1 output in quarantine", "running: none"):
         assert part in text
 
 

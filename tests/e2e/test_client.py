@@ -1,4 +1,4 @@
-"""`arco.remote.Client` against a server: pages, errors, files, events, and writes whose answer is
+"""`arco.client.Client` against a server: pages, errors, files, events, and writes whose answer is
 lost with the server."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from arco.client import Client
 from arco.errors import Denied, Invalid, NotFound, NotYet, Refused, Unauthenticated, Unavailable
-from arco.remote.client import Client
 from arco.security.permissions import Role
 from tests.e2e.conftest import Servo, populate
 
@@ -82,7 +82,7 @@ def test_errors_are_those_of_the_tree(client: Client, served: dict[str, Any]) ->
             viewer.list_files()
     with Client("http://127.0.0.1:9", "t", attempts=2) as nobody, pytest.raises(Unavailable):
         nobody.get_workspace()
-    with pytest.raises(Invalid, match="in the clear"):
+    with pytest.raises(Invalid, match="without encryption"):
         Client("http://example.com", "t")
 
 

@@ -7,12 +7,12 @@ from typing import Any
 PREFIX = "/api/v1/workspaces/{tenant}/{workspace}"
 HEAD = """# The HTTP API
 
-Generated from `tests/golden/openapi.json`, which the server has at `/api/v1/openapi.json`; types of
-bodies and answers are there. [The guide](../guides/api.md) says how to run a server and how to use
-it; [errors](errors.md) are `application/problem+json`.
+Generated from `tests/golden/openapi.json`, which the server returns at `/api/v1/openapi.json`. That
+document also has the types of request and response bodies. [The guide](../guides/api.md) describes
+how to run and use a server; [errors](errors.md) are `application/problem+json`.
 
-Paths are below `/api/v1/workspaces/{tenant}/{workspace}`. Every read takes `generation`, `as_of` or
-`as_of_run`; every list `page_size` and `page_token`; every write the header `Idempotency-Key`.
+Paths are below `/api/v1/workspaces/{tenant}/{workspace}`. Every read accepts `generation`, `as_of`
+or `as_of_run`; every list `page_size` and `page_token`; every write the header `Idempotency-Key`.
 """
 COMMON = {"tenant", "workspace", "generation", "as_of", "as_of_run", "page_size", "page_token"}
 COMMON |= {"Idempotency-Key"}

@@ -57,44 +57,43 @@ COMMON: Final = ("store", "tenant", "workspace", "json", "wide", "debug")
 """Options of every command, which are described once."""
 
 MEANINGS: Final = {
-    "invalid": "the request is wrong: an option, a selection, a project",
-    "not_found": "the thing named does not exist",
-    "denied": "the store or the machine does not permit it",
-    "conflict": "somebody else was first, or the command was refused",
+    "invalid": "the request is invalid: an option, a selection, a project",
+    "not_found": "the object does not exist",
+    "denied": "permission denied by the store, the API or the machine",
+    "conflict": "a concurrent change, or the command was refused",
     "unavailable": "the store, Spark or another service cannot be reached",
     "fenced": "a newer attempt has taken over",
-    "corrupt": "stored bytes are wrong",
+    "corrupt": "a stored object is damaged",
 }
 
 INTRODUCTION: Final = """\
 # The `servo` command
 
-`servo COMMAND --help` shows the same with an example. `python -m servo` is the same command, for a
-Python whose scripts are not on the path. This page is generated from the commands:
+`servo COMMAND --help` shows the same text with an example. If the scripts of Python are not on the
+path, use `python -m servo`. This page is generated from the commands:
 `python -m tests.golden.cli_reference > docs/reference/cli.md`.
 """
 
 OUTPUT: Final = """\
 ## Output
 
-Tables fit the terminal: columns wrap and, where that is not enough, each row becomes a block of
-lines. In a pipe, or with `--wide`, each row is one whole line. `NO_COLOR` turns colours off.
+Tables fit the terminal: columns wrap and, if that is not enough, each row becomes a block of
+lines. In a pipe, or with `--wide`, each row is one line. `NO_COLOR` turns colours off.
 `--json` prints one JSON document on stdout; errors are then JSON on stderr:
 `{"error": {"kind": …, "message": …, "hint": …}}`.
 
 ## Partitions
 
 `-p` takes `date=2025-01-01`, `date=2025-01-01,2025-01-05`, `date=2025-01-01..2025-01-31` (both ends
-included), `date=2025-01-01..`, `date=latest`, `date=all` and `region=eu`. A dimension that no `-p`
-names stands for its last complete period or, if it is not a dimension of time, for all its values;
-`servo plan` and `servo run` say which. Keys of dynamic dimensions are added with
+included), `date=2025-01-01..`, `date=latest`, `date=all` and `region=eu`. A dimension without
+`-p` defaults to its last complete period or, if it is not a time dimension, to all its values;
+`servo plan` and `servo run` show the default. Keys of dynamic dimensions are added with
 `servo partitions add`.
 
 ## Completion
 
 `servo --install-completion` installs completion for the shell that runs it (bash, zsh, fish or
-PowerShell); start a new shell afterwards. `servo --show-completion` prints the script instead, to
-be put into a file of your own.
+PowerShell); start a new shell afterwards. `servo --show-completion` prints the script instead.
 """
 
 
@@ -138,8 +137,8 @@ def _described(command: Any, words: tuple[str, ...]) -> Iterator[str]:
 def _common(root: Any) -> str:
     plan = _children(root)["plan"]
     rows = [(_option(p), _help(p)) for p in plan.params if p.name in COMMON]
-    intro = "## Options of every command\n\nA value in brackets is the variable of the environment"
-    return f"{intro} that is used instead, and the default.\n\n{_table(rows)}"
+    intro = "## Options of every command\n\nBrackets contain the environment variable of the option"
+    return f"{intro} and the default.\n\n{_table(rows)}"
 
 
 def _exit_codes() -> str:
@@ -147,12 +146,12 @@ def _exit_codes() -> str:
         ("0", "the command succeeded"),
         (
             str(DIFFERENT),
-            "the answer is no: a run failed or has held outputs, or problems were found",
+            "negative result: a run failed or has held outputs, or problems were found",
         ),
         *((str(code), f"{MEANINGS[kind]} (`{kind}`)") for kind, code in BY_KIND.items()),
-        (str(INTERNAL), "a bug of Arco; `--debug` shows the traceback"),
+        (str(INTERNAL), "a bug in Arco; `--debug` shows the traceback"),
         (str(INTERRUPTED), "interrupted with Ctrl-C"),
-        (str(BROKEN_PIPE), "the reader of its output has gone"),
+        (str(BROKEN_PIPE), "the output pipe was closed"),
     ]
     return f"## Exit codes\n\n{_table(rows)}"
 

@@ -27,7 +27,7 @@ GROUPS: Final = {
         "AssetDefinition",
         "SqlAssetDefinition",
     ),
-    "Inside of a function": ("AssetContext", "AssetIn", "AssetOut", "In"),
+    "Inside a function": ("AssetContext", "AssetIn", "AssetOut", "In"),
     "Partitions": ("hourly", "daily", "weekly", "monthly", "static", "dynamic", "tenant"),
     "Mappings between partitions": (
         "identity",

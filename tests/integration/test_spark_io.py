@@ -549,10 +549,13 @@ def test_spark_finds_the_differences_that_duckdb_finds(task: SparkTask, store: S
         compare_with_spark(task, store, "sales.up", (refs[0], twice), columns, 5, hidden)
 
 
-def test_spark_reads_old_files_by_schemas_that_are_called_compatible(
+def test_spark_reads_files_by_schemas_that_are_called_compatible(
     task: SparkTask, tmp_path: Path
 ) -> None:
-    """The extreme values of each type, and fields that were added inside of structs."""
+    """The extreme values of each type, and what changed inside of structs, arrays and maps.
+
+    A file is old and the reader new (backward), or the file new and the reader old (forward).
+    """
     widths = (8, 16, 32, 64)
     texts = dict(zip(("tinyint", "smallint", "int", "bigint"), widths, strict=True))
     old = {
@@ -566,22 +569,67 @@ def test_spark_reads_old_files_by_schemas_that_are_called_compatible(
     }
     new = (*old, "decimal(12,2)", "decimal(22,2)")
     pairs = [
-        (before, after)
-        for before in old
-        for after in new
-        if before != after and not compare(_column(before), _column(after)).violations
+        (stored, reader)
+        for stored in old
+        for reader in new
+        if stored != reader and (_is_backward(stored, reader) or _is_forward(reader, stored))
     ]
     assert len(pairs) > 15
-    for number, (before, after) in enumerate(pairs):
-        pq.write_table(pa.table({"x": old[before]}), tmp_path / f"{number}.parquet")
-        frame = task.session.read.schema(f"x {after}").parquet(str(tmp_path / f"{number}.parquet"))
-        assert [row.x for row in frame.collect()] == old[before].to_pylist(), (before, after)
+    for number, (stored, reader) in enumerate(pairs):
+        pq.write_table(pa.table({"x": old[stored]}), tmp_path / f"{number}.parquet")
+        frame = task.session.read.schema(f"x {reader}").parquet(str(tmp_path / f"{number}.parquet"))
+        assert [row.x for row in frame.collect()] == old[stored].to_pylist(), (stored, reader)
     nested = pa.array([{"a": 1}, None], pa.struct([("a", pa.int32())]))
     pq.write_table(pa.table({"x": nested}), tmp_path / "nested.parquet")
     more = "struct<a:int,b:string>"
     assert not compare(_column("struct<a:int>"), _column(more)).violations
     frame = task.session.read.schema(f"x {more}, y int").parquet(str(tmp_path / "nested.parquet"))
     assert [tuple(row) for row in frame.collect()] == [((1, None), None), (None, None)]
+
+
+NESTED: list[tuple[str, Any, str, list[Any]]] = [
+    (
+        "array<struct<a:int>>",
+        pa.list_(pa.struct([("a", pa.int32())])),
+        "array<struct<a:bigint,b:int>>",
+        [[{"a": 2**31 - 1}, None], [], None],
+    ),
+    (
+        "map<string,struct<a:int>>",
+        pa.map_(pa.string(), pa.struct([("a", pa.int32())])),
+        "map<string,struct<a:bigint>>",
+        [[("k", {"a": -(2**31)})], None],
+    ),
+    (
+        "struct<a:array<smallint>>",
+        pa.struct([("a", pa.list_(pa.int16()))]),
+        "struct<a:array<int>>",
+        [{"a": [-(2**15), None]}, None],
+    ),
+]
+
+
+@pytest.mark.parametrize(("stored", "arrow", "reader", "values"), NESTED)
+def test_spark_reads_nested_types_by_schemas_that_are_called_compatible(
+    task: SparkTask, tmp_path: Path, stored: str, arrow: Any, reader: str, values: list[Any]
+) -> None:
+    assert _is_backward(stored, reader)
+    file = tmp_path / "nested.parquet"
+    pq.write_table(pa.table({"x": pa.array(values, arrow)}), file)
+
+    def rows(type: str) -> list[str]:
+        frame = task.session.read.schema(f"x {type}").parquet(str(file))
+        return [row.t for row in frame.selectExpr("to_json(struct(x)) AS t").collect()]
+
+    assert rows(reader) == rows(stored)  # to_json leaves out what is null
+
+
+def _is_backward(old: str, new: str) -> bool:
+    return not compare(_column(old), _column(new), "backward").violations
+
+
+def _is_forward(old: str, new: str) -> bool:
+    return not compare(_column(old), _column(new), "forward").violations
 
 
 def _column(type: str) -> list[SchemaColumn]:

@@ -173,9 +173,7 @@ class Commands:
         except Refused as refused:
             if refused.code != "deployment_moved":
                 raise
-            raise Unanswered(
-                "other deployments changed the workspace at the same time"
-            ) from refused
+            raise Unanswered("other deployments changed the workspace concurrently") from refused
         return done.number, done.changed
 
     def _current_deployment(self, given: Given, key: str) -> Any:

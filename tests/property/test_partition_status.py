@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.execution.states import PartitionState, Quality
-from arco.orchestration.partition_looks import NEVER, PartitionLook
+from arco.orchestration.partition_cells import NEVER, PartitionStateQuality
 from arco.orchestration.partition_space import Calendar, Names, Ranges, Space, merged
 from arco.orchestration.partition_status import PartitionStatuses
 from servo.contract.manifest import TimeDimension
@@ -19,7 +19,7 @@ from servo.contract.partition import PartitionKey
 from tests.kit.depth import examples
 
 START = date(2026, 1, 1)
-LOOKS = [PartitionLook(s, q) for s in list(PartitionState)[2:] for q in list(Quality)[:3]]
+LOOKS = [PartitionStateQuality(s, q) for s in list(PartitionState)[2:] for q in list(Quality)[:3]]
 
 
 @st.composite
@@ -59,15 +59,17 @@ def test_ranges_have_every_partition_once_with_its_status(
     for stranger in ("m=d:2031-01-01", "a=s:nowhere", "", "q=i:4", "m=d:2026-01-01,y=s:eu"):
         assert statuses.mark(stranger, LOOKS[0]) == (stranger in model)
         model |= {stranger: LOOKS[0]} if stranger in model else {}
-    singles = {each.first: PartitionLook(each.state, each.quality) for each in statuses.each()}
+    singles = {
+        each.first: PartitionStateQuality(each.state, each.quality) for each in statuses.each()
+    }
     assert singles == model
     ranges = list(statuses.ranges())
     assert sum(each.partitions for each in ranges) == len(model) == statuses.partitions
-    expanded: dict[str, PartitionLook] = {}
+    expanded: dict[str, PartitionStateQuality] = {}
     for each in ranges:
         inside = keys_between(space, chosen, each.first, each.last)
         assert len(inside) == each.partitions
-        expanded |= dict.fromkeys(inside, PartitionLook(each.state, each.quality))
+        expanded |= dict.fromkeys(inside, PartitionStateQuality(each.state, each.quality))
     assert expanded == model
     counted = {look: list(model.values()).count(look) for look in model.values()}
     assert {look: count for look, count in statuses.counts().items() if count} == counted
@@ -81,18 +83,20 @@ STRANGERS = ["m=d:2031-01-01", "q=i:4", "m=d:2026-01-01,y=s:eu,z=s:eu,a=s:eu"]
 
 
 def assert_marked_together(
-    space: Space, chosen: list[Ranges], model: dict[str, PartitionLook]
+    space: Space, chosen: list[Ranges], model: dict[str, PartitionStateQuality]
 ) -> None:
     """Many keys at once are marked as each alone."""
     statuses = PartitionStatuses(space, chosen)
     keys = [*model, *STRANGERS]
     codes = [statuses.code(look) for look in model.values()] + [0] * len(STRANGERS)
     statuses.mark_all(pa.array(keys, pa.string()), pa.array(codes, pa.uint8()))
-    looks = {each.first: PartitionLook(each.state, each.quality) for each in statuses.each()}
+    looks = {
+        each.first: PartitionStateQuality(each.state, each.quality) for each in statuses.each()
+    }
     assert (looks, statuses.outside) == (model, len(STRANGERS))
 
 
-def assert_cells(statuses: PartitionStatuses, looks: list[PartitionLook]) -> None:
+def assert_cells(statuses: PartitionStatuses, looks: list[PartitionStateQuality]) -> None:
     """A cell has a look of its share, and no partition of it a worse one."""
     if not looks:
         return

@@ -6,12 +6,12 @@ import tracemalloc
 from datetime import date, timedelta
 
 from arco.execution.states import PartitionState, Quality
-from arco.orchestration.partition_looks import PartitionLook
+from arco.orchestration.partition_cells import PartitionStateQuality
 from arco.orchestration.partition_space import Calendar, Names, Space
 from arco.orchestration.partition_status import PartitionStatuses
 from servo.contract.manifest import TimeDimension
 
-GOOD = PartitionLook(PartitionState.MATERIALIZED, Quality.PASSED)
+GOOD = PartitionStateQuality(PartitionState.MATERIALIZED, Quality.PASSED)
 DAYS, NAMES = 1_000, 1_000
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from arco.app import Workspace
 from arco.cli.app import run as servo
 from arco.cli.session import Session
-from arco.cli.shorts import short, shorts
+from arco.cli.short_ids import short, shorts
 from arco.errors import NotFound
 from arco.execution.commands import find_held
 from arco.execution.tables import MATERIALIZATIONS

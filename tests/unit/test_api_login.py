@@ -68,7 +68,7 @@ class LoginWorld(ApiWorld):
         oidc = OidcAuthenticator(verifier, auth, directories)
         sealer = Sealer(session_key(self.workspace.store))
         home = KeySource(self.served)
-        sessions = Sessions(sealer, oidc, directories, home, self.workspace.clock.now)
+        sessions = Sessions(sealer, oidc, home, self.workspace.clock.now)
         self.add_authenticator(sessions)
         login = OidcLogin(auth, verifier, self.workspace.clock, "of-tests")
         self.login = Login(login, sessions, auth, self.served)

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from arco.catalog.events import Column
-from arco.client import OpenWorkspace
 from arco.errors import Invalid
 from arco.execution.tables import PARTITIONS
 from arco.lineage.reader import Node
 from arco.notebook import masked_expressions
+from arco.open_workspace import OpenWorkspace
 from arco.orchestration.catalog_names import CatalogNames
 from arco.state.snapshot import Generation
 from tests.kit.lake import Lake

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arco.client import OpenWorkspace
 from arco.errors import Invalid
+from arco.open_workspace import OpenWorkspace
 from tests.kit.lake import Lake
 
 

@@ -186,7 +186,7 @@ def test_rules_name_channels_that_there_are(tmp_path: Path) -> None:
         "'opps_stale' tells the unknown channel 'opps'"
     ]
     assert said(settings(opps=HOOK, mail=MAIL)) == [
-        "'opps_stale' tells the channel 'mail', which writes to nobody"
+        "'opps_stale' tells the channel 'mail', which has no recipients"
     ]
     assert said(settings(opps=HOOK))[1:] == [
         "'opps_stale' tells owners, and no channel writes to them"

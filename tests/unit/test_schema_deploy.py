@@ -216,7 +216,7 @@ def test_an_acceptance_ends_when_the_column_comes_back() -> None:
     ("accepted", "reason", "message"),
     [
         (("sales.orders.amount",), "", "--accept-breaking needs a reason"),
-        (("sales.orders",), "x", "'sales.orders' is no column"),
+        (("sales.orders",), "x", "'sales.orders' is not a column"),
         (("sales.other.id",), "x", "the project has no asset sales.other"),
         (("sales.orders.ammount",), "x", "sales.orders has no column ammount"),
         (("sales.orders.amount", "sales.orders.id"), "x", "sales.orders.id breaks nothing"),

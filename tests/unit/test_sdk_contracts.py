@@ -115,7 +115,7 @@ def test_what_the_asset_does_not_keep_is_refused() -> None:
 def test_versions_have_three_numbers() -> None:
     assert str(ContractVersion.parse("v1.2")) == "1.2.0"
     assert ContractVersion.parse("1.10.0") > ContractVersion.parse("1.9.9")
-    with pytest.raises(Invalid, match="'one' is no version of a contract"):
+    with pytest.raises(Invalid, match="'one' is not a valid contract version"):
         promised(version="one")
 
 

@@ -115,7 +115,7 @@ def test_what_a_worker_would_refuse_is_refused() -> None:
         (lambda: run_asset(totals, {"order": []}), "did you mean 'orders'"),
         (lambda: run_asset(totals, {"orders": 1}), "the data for shop.orders"),
         (lambda: run_asset(totals, {"orders": ORDERS}, config={"rat": 1}), "did you mean 'rate'"),
-        (lambda: run_asset(query), "no asset with a function"),
+        (lambda: run_asset(query), "not an asset with a function"),
     )
     for call, text in calls:
         with pytest.raises(Invalid) as raised:

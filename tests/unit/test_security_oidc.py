@@ -19,6 +19,7 @@ from arco.config import resolve_auth
 from arco.errors import Invalid, Unauthenticated, Unavailable
 from arco.security.authentication import Directories, KeyAuthenticator, OidcAuthenticator
 from arco.security.caller import Grant, Scope
+from arco.security.directory import Directory
 from arco.security.oidc import FRESH_S, REFETCH_S, STALE_S, TokenIdentity, TokenVerifier
 from arco.security.permissions import Permission, Role
 from arco.security.settings import AuthSettings, GroupRole, parse_auth
@@ -356,7 +357,9 @@ class Source:
 
     def __init__(self, clock: SimClock) -> None:
         self.w = make_workspace(clock=clock)
-        self.snapshot = self.w.read.snapshot
+
+    def directory(self) -> Directory:
+        return Directory.read(self.w.read.snapshot())
 
 
 def test_grants_come_from_groups_of_the_settings_and_from_the_log(

@@ -75,7 +75,7 @@ def test_draining_says_so_when_it_cannot(monkeypatch: pytest.MonkeyPatch) -> Non
     w = make_workspace()
 
     def dark(names: object = ()) -> None:
-        raise Unavailable("the store does not answer")
+        raise Unavailable("the store does not respond")
 
     monkeypatch.setattr(w.committer, "commit", dark)
     with pytest.raises(Unavailable):

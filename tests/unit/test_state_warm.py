@@ -217,6 +217,36 @@ def test_a_commit_that_touches_more_than_the_budget_reads_each_bucket_a_few_time
     check_against_model(tight)
 
 
+def test_new_keys_load_no_bucket_where_rows_are_short_of_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    w = make_workspace(store, 1, clock=clock)
+    w.ledger.append(
+        [AssetObserved(asset_id=f"A{n}", row_count=1, size_bytes=1) for n in range(9_000)]
+    )
+    w.committer.commit()
+    w.ledger.append([AssetObserved(asset_id="B5", row_count=5, size_bytes=5)])
+    w.committer.commit()  # into a change file, whose reference has no range of keys
+    monkeypatch.setattr(warm_module, "LARGE", 1 << 30)  # hashes alone would not do
+    hooks = HookStore(store)
+    tight = make_workspace(hooks, 2, clock=clock, warm_budget_bytes=0, cache_budget_bytes=0)
+    tight.commands.catalog.create_namespace("sales")
+    assert tight.projector.warm.is_tight
+    hooks.calls.clear()
+    new = [f"B{n}" for n in range(9) if n != 5]
+    tight.ledger.append([AssetObserved(asset_id=i, row_count=2, size_bytes=2) for i in new])
+    tight.committer.commit()
+    assert not [path for call, path in hooks.calls if "/asset_stats/l0/" in path]
+    tight.ledger.append(
+        [AssetObserved(asset_id=i, row_count=3, size_bytes=3) for i in ("A1", "B5")]
+    )
+    tight.committer.commit()
+    assert [path for call, path in hooks.calls if "/asset_stats/l0/" in path]
+    check_against_model(tight)
+
+
 def test_rows_committed_without_loading_their_bucket_are_read_when_it_is_loaded() -> None:
     at = Pair()
     with pytest.MonkeyPatch.context() as patch:

@@ -17,8 +17,8 @@ from arco.clock import SystemClock
 from arco.errors import AlreadyExists, NotFound, Unavailable
 from arco.storage import localfiles, paths
 from arco.storage.local import LocalStore
-from arco.storage.own import put_own
 from arco.storage.port import Mode
+from arco.storage.unique_objects import put_own
 from tests.kit.clocks import SimClock
 from tests.kit.depth import DEEP
 from tests.kit.workspace import make_workspace

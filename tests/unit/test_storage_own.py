@@ -6,8 +6,8 @@ import pytest
 
 from arco.errors import AlreadyExists, Corrupt, Unavailable
 from arco.storage.memory import MemoryStore
-from arco.storage.own import put_own
 from arco.storage.port import Mode
+from arco.storage.unique_objects import put_own
 from tests.kit.clocks import SimClock
 
 

@@ -24,7 +24,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """So long requests wait for a look at the newest generation; then they are answered with 503,
     and so are those that come while it is still under way."""
     stale_keys_s: float = 60.0
-    """So long keys and roles hold as they were last seen while the store does not answer."""
+    """So long keys and roles hold as they were last seen while the store does not respond."""
     bodies_bytes: int = 256 * MIB
     """Of all requests at once; one that would be too much is answered with 503."""
     queries: int = 2
@@ -45,7 +45,6 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Answers that are kept, rendered."""
     streams_per_caller: int = 10
     stream_age_s: float = 900.0
-    stream_queue: int = 1_000
     ping_s: float = 15.0
     drain_s: float = 20.0
     """So long requests under way may take after SIGTERM."""

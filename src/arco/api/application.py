@@ -263,7 +263,7 @@ def _beside(
     async def readyz(request: Request[Any, Any, Any]) -> Answer:
         exchange_of(request.scope).route = "/readyz"
         if server.draining.is_set():
-            raise ApiError("unavailable", "the server stops", code="draining")
+            raise ApiError("unavailable", "the server is shutting down", code="draining")
         for served in server.workspaces.values():
             await server.in_thread(served.newest, served)
         return Answer(200, b'{"status":"ready"}')
@@ -295,7 +295,7 @@ def _beside(
         exchange_of(request.scope).route = "/local/{code}"
         token = None if local is None else local.redeem(request.path_params["code"])
         if token is None:
-            raise NotFound("this link does not work, or was used before")
+            raise NotFound("this link is invalid or was already used")
         cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
         headers = {"Set-Cookie": cookie, "Location": "/"}
         return Answer(303, b"", headers=headers)

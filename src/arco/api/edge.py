@@ -11,9 +11,9 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
 from arco.api.exchange import SCOPE_KEY, Exchange, client_address, header
-from arco.api.kept_answers import KeptAnswers
 from arco.api.problems import MEDIA_TYPE, ApiError, Reader, encode, problem_of
 from arco.api.rendered import RenderedAnswer
+from arco.api.response_cache import ResponseCache
 from arco.clock import Clock
 
 MAX_HEADER_BYTES = 32 << 10
@@ -24,7 +24,7 @@ class Edge:
     def __init__(
         self,
         app: ASGIApp,
-        kept: KeptAnswers,
+        kept: ResponseCache,
         settings: ApiSettings,
         clock: Clock,
         ids: Callable[[], str],

@@ -19,10 +19,10 @@ from arco.api.reads.files import CHANGES, PERMISSION, require_all, stored_file
 from arco.api.reads.objects import PERMISSION as OBJECTS_PERMISSION
 from arco.api.reads.objects import part_of
 from arco.api.routes import AtParameters, Parameters
-from arco.api.seen import Seen
-from arco.api.seen_objects import SeenObjects
+from arco.api.row_visibility import RowVisibility
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
+from arco.api.visible_objects import VisibleObjects
 from arco.clock import Clock
 from arco.errors import Error, Invalid
 from arco.storage.signing import Response as SignedAnswer
@@ -74,7 +74,7 @@ async def answer_object(server: ApiServer, request: Request[Any, Any, Any]) -> A
         view = served.view(AtParameters(), caller)
         bounds = None if range_header is None else plain_range(range_header)
         if not view.sees_objects:
-            data = SeenObjects(Seen(view, view.sees_runs_of)).get(path)
+            data = VisibleObjects(RowVisibility(view, view.sees_runs_of)).get(path)
             if bounds is None:
                 return Answer(200, data, OBJECT)
             data = part_of(path, data, *bounds)

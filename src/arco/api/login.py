@@ -117,7 +117,7 @@ class LoginRoutes:
         given = _query(request)
         attempt = self._attempt(request, login, given.get("state", ""))
         if "error" in given or not given.get("code"):
-            raise unauthenticated("the issuer did not log you in")
+            raise unauthenticated("the issuer refused the login")
         self._server.check_address(exchange.address)
         try:
             identity = await self._server.in_thread(
@@ -141,9 +141,11 @@ class LoginRoutes:
         attempt = login.sessions.sealer.unseal("login", text, LoginAttempt)
         now = self._server.clock.now().timestamp()
         if attempt is None or not 0 <= now - attempt.began_at <= ATTEMPT_S:
-            raise unauthenticated("this login was not begun here, or took too long: begin again")
+            raise unauthenticated(
+                "this login was not started in this browser, or has timed out; log in again"
+            )
         if not hmac.compare_digest(attempt.state.encode(), state.encode("utf-8", "replace")):
-            raise unauthenticated("the answer is of another login: begin again")
+            raise unauthenticated("the response belongs to another login; log in again")
         return attempt
 
     async def end(self, request: AnyRequest) -> Answer:
@@ -238,9 +240,11 @@ class LoginRoutes:
         grant = login.sessions.sealer.unseal("cli", given.get("grant", ""), CliGrant)
         now = self._server.clock.now().timestamp()
         if session is None or grant is None or grant.session_id != session.session_id:
-            raise unauthenticated("this question was not asked here: begin again")
+            raise unauthenticated(
+                "this confirmation was not requested in this browser; log in again"
+            )
         if not 0 <= now - grant.asked_at <= ATTEMPT_S:
-            raise unauthenticated("the answer took too long: begin again")
+            raise unauthenticated("the confirmation timed out; log in again")
         own = msgspec.structs.replace(session, session_id=self._new_id())
         code = CliCode(session=own, challenge=grant.challenge, made_at=now)
         query = urlencode({"code": login.sessions.sealer.seal("code", code), "state": grant.state})
@@ -265,7 +269,7 @@ class LoginRoutes:
         )
         if code is None or not is_right or not 0 <= now - code.made_at <= CODE_S:
             self._server.failed_login(exchange.address)
-            raise unauthenticated("the code is not valid, or was made too long ago")
+            raise unauthenticated("the code is invalid or has expired")
         session = code.session
         store = login.home.workspace.store
         await self._server.in_thread(lambda: _use(store, session.session_id), login.home)
@@ -329,7 +333,7 @@ def _use(store: Store, session_id: str) -> None:
     try:
         store.put(paths.login_code(session_id), b"{}", Mode.CREATE)
     except AlreadyExists:
-        raise unauthenticated("the code was used before: log in again") from None
+        raise unauthenticated("the code was already used; log in again") from None
 
 
 def _permissions(caller: Caller) -> SessionWorkspace:

@@ -20,8 +20,8 @@ from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_body
 from arco.api.reduced_rows import REDUCED, without_hidden_texts
 from arco.api.routes import AtParameters
+from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import require_run
-from arco.api.seen import Seen
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
 from arco.api.table_rules import RULES
@@ -31,6 +31,7 @@ from arco.plain_json import plain
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 from arco.state.sql import RowFilter, SqlLimits, SqlResult
+from arco.state.sqlprocess import QueryTooLong
 from arco.state.system import all_tables
 
 PERMISSION: Final = Permission.QUERY_RUN
@@ -83,7 +84,7 @@ async def answer_query(server: ApiServer, request: Request[Any, Any, Any]) -> An
     except (UnicodeDecodeError, RecursionError):
         raise ApiError("invalid", "the body is not JSON in UTF-8", code="invalid_json") from None
     is_arrow = ARROW in (headers.get("accept") or "")
-    async with server.querying:
+    async with server.queries.turn():
         data, generation = await server.in_thread(
             lambda: _run(served, parameters, visible, body, is_arrow), served
         )
@@ -103,7 +104,10 @@ def _run(
     view = served.view(parameters)
     limits = SqlLimits(timeout_s=TIMEOUT_S, rows=body.max_rows, memory_mib=MEMORY_MIB)
     rows = row_filter(served, view, visible)
-    result = served.sql.query(view.snapshot, body.sql, limits, rows)
+    try:
+        result = served.sql.query(view.snapshot, body.sql, limits, rows)
+    except QueryTooLong as error:  # it is the query's fault: repeating it would not help
+        raise ApiError("invalid", error.message, code="query_timeout", hint=error.hint) from None
     if is_arrow:
         hidden = hidden_namespaces(view, visible)
         return arrow_stream(without_hidden_texts(result.table, hidden)), result.generation
@@ -133,7 +137,7 @@ def row_filter(served: ServedWorkspace, view: View, visible: Visible) -> RowFilt
     tables = [str(table) for table in all_tables(served.workspace.chain)]
     if visible.namespaces is None:
         return RowFilter({name: "" for name in tables if not name.startswith("security.")})
-    seen = Seen(view, visible)
+    seen = RowVisibility(view, visible)
     namespaces = ", ".join(map(literal, sorted(visible.namespaces)))
     conditions = {
         name: condition

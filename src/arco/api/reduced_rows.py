@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.api.hidden_names import Scrubbing, hidden_namespaces
+from arco.api.row_visibility import RowVisibility, project_namespaces
 from arco.api.run_visibility import ASKED_OF_RUN
-from arco.api.seen import Seen, project_namespaces
 from arco.orchestration.run_requests import decode_request
 from arco.orchestration.tables import PROJECT_NAMESPACES
 
-Reduce = Callable[[pa.Table, Seen], pa.Table]
+Reduce = Callable[[pa.Table, RowVisibility], pa.Table]
 
 
-def reduced(name: str, rows: pa.Table, seen: Seen) -> pa.Table:
+def reduced(name: str, rows: pa.Table, seen: RowVisibility) -> pa.Table:
     """Rows of a table as the caller may have them."""
     if name in ALWAYS:
         rows = ALWAYS[name](rows, seen)
@@ -65,10 +65,10 @@ def _may_name(column: pa.ChunkedArray, scrubbing: Scrubbing) -> bool:
     return bool(pc.any(pc.match_substring_regex(column, scrubbing.names)).as_py())
 
 
-def _replaced(column: str, change: Callable[[Any, Seen], Any]) -> Reduce:
+def _replaced(column: str, change: Callable[[Any, RowVisibility], Any]) -> Reduce:
     """One column, value by value."""
 
-    def reduce(rows: pa.Table, seen: Seen) -> pa.Table:
+    def reduce(rows: pa.Table, seen: RowVisibility) -> pa.Table:
         place = rows.schema.get_field_index(column)
         if place < 0:
             return rows
@@ -79,10 +79,10 @@ def _replaced(column: str, change: Callable[[Any, Seen], Any]) -> Reduce:
     return reduce
 
 
-def _only(sees: Callable[[Seen, str], bool]) -> Callable[[Any, Seen], Any]:
+def _only(sees: Callable[[RowVisibility, str], bool]) -> Callable[[Any, RowVisibility], Any]:
     """Of a list, what the caller sees; of pairs, those of which he sees the second."""
 
-    def change(values: Any, seen: Seen) -> Any:
+    def change(values: Any, seen: RowVisibility) -> Any:
         if values is None:
             return None
         return [
@@ -93,7 +93,7 @@ def _only(sees: Callable[[Seen, str], bool]) -> Callable[[Any, Seen], Any]:
 
 
 def _all_of(*steps: Reduce) -> Reduce:
-    def reduce(rows: pa.Table, seen: Seen) -> pa.Table:
+    def reduce(rows: pa.Table, seen: RowVisibility) -> pa.Table:
         for step in steps:
             rows = step(rows, seen)
         return rows
@@ -118,13 +118,13 @@ def _blanked(
     return rows
 
 
-def _runs(rows: pa.Table, seen: Seen) -> pa.Table:
+def _runs(rows: pa.Table, seen: RowVisibility) -> pa.Table:
     """What was asked for is left out of a run with tasks that the caller does not see."""
     ids: Sequence[str] = rows.column("run_id").to_pylist()
     return _blanked(rows, ASKED_OF_RUN, lambda place: seen.whole_run(ids[place]))
 
 
-def _deployments(rows: pa.Table, seen: Seen) -> pa.Table:
+def _deployments(rows: pa.Table, seen: RowVisibility) -> pa.Table:
     """Of a project with other namespaces: that it is deployed, with the assets that he sees."""
     projects: Sequence[str] = rows.column("project").to_pylist()
     blank = {"artifact": "", "schedules": 0, "sensors": 0, "message": "", "rollback_of": ""}
@@ -139,13 +139,13 @@ def _deployments(rows: pa.Table, seen: Seen) -> pa.Table:
     return rows.set_column(field, rows.schema.field(field), pa.array(counts_shown, pa.int64()))
 
 
-def _seen_assets(project: str, seen: Seen) -> int:
+def _seen_assets(project: str, seen: RowVisibility) -> int:
     names = filter(seen.namespace, project_namespaces(seen.view).get(project, []))
     owned = [seen.view.snapshot.get(PROJECT_NAMESPACES, name) for name in names]
     return sum(row.assets for row in owned if row is not None)
 
 
-def _asked_for(request: str, seen: Seen) -> str:
+def _asked_for(request: str, seen: RowVisibility) -> str:
     """Without the deployments that it is planned with, of all projects."""
     asked = msgspec.structs.replace(decode_request(request), deployments=())
     return msgspec.json.encode(asked).decode()
@@ -163,12 +163,12 @@ ALWAYS: Final[Mapping[str, Reduce]] = {
 REDUCED: Final[Mapping[str, Reduce]] = {
     "orchestration.runs": _runs,
     "orchestration.deployments": _deployments,
-    "orchestration.projects": _replaced("reads", _only(Seen.asset)),
+    "orchestration.projects": _replaced("reads", _only(RowVisibility.asset)),
     "orchestration.tasks": _NO_LINKS,
     "orchestration.run_requests": _replaced("request", _asked_for),
     "automation.backfills": _replaced("request", _asked_for),
-    "catalog.contracts": _replaced("consumer_ids", _only(Seen.asset_id)),
-    "ingest.outputs": _replaced("input_ids", _only(Seen.asset_id)),
-    "automation.freshness_policies": _replaced("upstream", _only(Seen.asset)),
+    "catalog.contracts": _replaced("consumer_ids", _only(RowVisibility.asset_id)),
+    "ingest.outputs": _replaced("input_ids", _only(RowVisibility.asset_id)),
+    "automation.freshness_policies": _replaced("upstream", _only(RowVisibility.asset)),
 }
 """By table, for who does not see the whole workspace."""

@@ -24,8 +24,8 @@ from arco.api.query import ARROW, arrow_stream
 from arco.api.reduced_rows import reduced
 from arco.api.request_bodies import decoded
 from arco.api.routes import AtParameters
+from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import require_run
-from arco.api.seen import Seen
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
 from arco.api.table_rules import RULES
@@ -94,7 +94,7 @@ def _run(
         require_run(served.view(AtParameters()), visible, parameters.as_of_run)
     view = served.view(parameters, caller)
     _check_keys(table, body)
-    seen = Seen(view, visible)
+    seen = RowVisibility(view, visible)
     if rule.is_hidden and not seen.everything:
         rows, details = table.no_rows, _NONE  # also the days on which it has rows are not told
     else:

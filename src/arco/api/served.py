@@ -29,6 +29,7 @@ from arco.app.remote_work import RemoteWork
 from arco.errors import Invalid, Unavailable
 from arco.orchestration.reader import OrchestrationReader, as_of_run
 from arco.security.caller import Caller
+from arco.security.directory import Directory
 from arco.state.snapshot import AsOf, At, Generation, Snapshot
 from arco.state.sql import SqlEngine
 from arco.storage.signing import Signer
@@ -64,6 +65,8 @@ class ServedWorkspace:
         self.objects = ShownObjects(workspace.store)
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
+        self._directory: Directory | None = None
+        """Keys and roles of the newest snapshot."""
         self._looked_at = self._seen_at = float("-inf")
         self._commits = 0
         """How often something was committed here."""
@@ -98,9 +101,17 @@ class ServedWorkspace:
     # -- which generation ----------------------------------------------------------------
 
     def known(self) -> Snapshot | None:
-        """The newest snapshot without a look at the store; None if the last look is too old."""
+        """The newest snapshot without a look at the store; None if the last look is too old.
+
+        The next look begins, in the background, before it is: while requests keep coming, none
+        of them waits for one.
+        """
         age = self.workspace.clock.monotonic() - self._looked_at
-        return self._newest if age <= self._settings.head_age_s else None
+        if age > self._settings.head_age_s:
+            return None
+        if age > self._settings.head_age_s / 2:
+            self._look()
+        return self._newest
 
     def newest(self, wait_s: float | None = None) -> Snapshot:
         """The newest snapshot. Requests that come together share one look at the store, and do
@@ -117,21 +128,43 @@ class ServedWorkspace:
                 snapshot = look.future.result(max(0.0, patience_s))
             except TimeoutError:
                 raise Unavailable(
-                    "the store does not answer", hint="ask again in a moment"
+                    "the store does not respond", hint="try again in a moment"
                 ) from None
             if look.commits >= commits:  # else it began before what was committed here
                 return snapshot
 
     def newest_or_recent(self) -> Snapshot:
-        """For keys and roles: while the store does not answer, the last that was seen, for a
+        """For keys and roles: while the store does not respond, the last that was seen, for a
         while."""
-        recent, age_s = self._newest, self.workspace.clock.monotonic() - self._seen_at
-        if recent is None or age_s > self._settings.stale_keys_s:
+        recent = self._recent()
+        if recent is None:
             return self.newest()
         try:
-            return self.newest(min(KEYS_WAIT_S, self._settings.look_wait_s))
+            return self.newest(self._keys_wait_s(recent))
         except Unavailable:
             return recent
+
+    def directory(self) -> Directory:
+        """Keys and roles of `newest_or_recent`. A look at the newest generation has read them."""
+        self.newest_or_recent()
+        assert self._directory is not None
+        return self._directory
+
+    def key_look(self) -> tuple[Future[Snapshot], float] | None:
+        """The look that `newest_or_recent` would wait for, and how long; None if it would not."""
+        if self.known() is not None:
+            return None
+        look = self._look()
+        patience_s = self._keys_wait_s(self._recent()) - (time.monotonic() - look.began)
+        return look.future, max(0.0, patience_s)
+
+    def _recent(self) -> Snapshot | None:
+        age_s = self.workspace.clock.monotonic() - self._seen_at
+        return self._newest if age_s <= self._settings.stale_keys_s else None
+
+    def _keys_wait_s(self, recent: Snapshot | None) -> float:
+        look_wait_s = self._settings.look_wait_s
+        return look_wait_s if recent is None else min(KEYS_WAIT_S, look_wait_s)
 
     def _look(self) -> _HeadLook:
         """The look that is under way, or a new one."""
@@ -145,8 +178,9 @@ class ServedWorkspace:
     def _refresh(self, commits: int) -> Snapshot:
         before, now = self._newest, self.workspace.clock.monotonic()
         snapshot = self.workspace.read.snapshot() if before is None else before.refresh()
+        directory = Directory.read(snapshot, self._directory)
         with self._lock:
-            self._newest, self._seen_at = snapshot, now
+            self._newest, self._seen_at, self._directory = snapshot, now, directory
             if commits == self._commits:
                 self._looked_at = now
         return snapshot
@@ -177,7 +211,7 @@ class ServedWorkspace:
         ]
         if len(given) > 1:
             raise ApiError(
-                "invalid", f"{' and '.join(given)} exclude each other", code="two_moments"
+                "invalid", f"{' and '.join(given)} are mutually exclusive", code="two_moments"
             )
         if at.generation is not None:
             return Generation(at.generation)
@@ -237,5 +271,5 @@ class KeySource:
     def name(self) -> str:
         return self.served.name
 
-    def snapshot(self) -> Snapshot:
-        return self.served.newest_or_recent()
+    def directory(self) -> Directory:
+        return self.served.directory()

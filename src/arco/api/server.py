@@ -23,21 +23,23 @@ from arco.api.authentication import (
     bearer_token,
     unauthenticated,
 )
+from arco.api.bounded_threads import BoundedThreads
+from arco.api.caller_cache import CallerCache, Snapshots
 from arco.api.command_keys import stored_key
+from arco.api.connections import CONNECTIONS
 from arco.api.etags import etag_of, matched_version
 from arco.api.exchange import Answer, Exchange, RequestHeaders, exchange_of
+from arco.api.fair_shares import CALLER, QueryTurns
 from arco.api.hidden_names import without_hidden_names
-from arco.api.kept_answers import KeptAnswers, Place, credentials_of
-from arco.api.known_callers import KnownCallers, Snapshots
 from arco.api.parameters import parse
 from arco.api.problems import ApiError
 from arco.api.rate_limits import RateLimits
 from arco.api.rendered import RenderedKey, Target, is_unchanged
 from arco.api.rendering import page_token_of, render
 from arco.api.request_bodies import decoded_body
+from arco.api.response_cache import Place, ResponseCache, credentials_of
 from arco.api.routes import AtParameters, Route
 from arco.api.served import ServedWorkspace
-from arco.api.thread_rooms import ThreadRoom
 from arco.api.views import View
 from arco.api.writing import WriteAnswer, Writing, check_key
 from arco.clock import Clock
@@ -72,17 +74,20 @@ class ApiServer:
         self._limits = RateLimits(clock, settings.rate_per_s, settings.rate_burst)
         self.work_limits = RateLimits(clock, settings.work_rate_per_s, settings.work_rate_burst)
         self.uploading = asyncio.Semaphore(settings.uploads)
-        self._callers = KnownCallers(clock)
-        self.kept = KeptAnswers(
+        self._callers = CallerCache(clock)
+        self.kept = ResponseCache(
             tuple(key_workspaces), self._callers, self._limits, settings.rendered_bytes
         )
         failures = settings.failed_logins_per_minute
         self._failed_logins = RateLimits(clock, failures / 60, failures)
-        self._room = ThreadRoom(settings)
-        self._rooms = {each.path: ThreadRoom(settings) for each in workspaces}
+        self._room = BoundedThreads(settings)
+        # One request of every connection may wait here: what it takes to know a caller is short,
+        # and must not depend on how busy somebody else's workspace is.
+        self._key_room = BoundedThreads(settings, CONNECTIONS)
+        self._rooms = {each.path: BoundedThreads(settings) for each in workspaces}
         self._body_bytes = 0
         self.draining = asyncio.Event()
-        self.querying = asyncio.Semaphore(settings.queries)
+        self.queries = QueryTurns(settings)
 
     def flush(self, *, everything: bool = False) -> None:
         """Append uses of keys and refusals to the logs of their workspaces."""
@@ -96,7 +101,7 @@ class ApiServer:
             served.security_log.denied(exchange, error)
 
     def close(self) -> None:
-        for room in (self._room, *self._rooms.values()):
+        for room in (self._room, self._key_room, *self._rooms.values()):
             room.close()
         for served in self.workspaces.values():
             served.close()
@@ -119,7 +124,9 @@ class ApiServer:
         if caller is None:
             self.failed_login(exchange.address)
             raise unauthenticated("the token is not valid")
-        check_rate(limits or self._limits, f"{caller.kind}:{caller.id}")
+        name = f"{caller.kind}:{caller.id}"
+        check_rate(limits or self._limits, name)
+        CALLER.set(name)
         exchange.who = msgspec.structs.replace(
             caller,
             request_id=exchange.request_id,
@@ -152,20 +159,32 @@ class ApiServer:
         return NOTHING if caller is None else caller.at(*at).where(permission)
 
     async def _known(self, token: str, request: Request[Any, Any, Any]) -> Caller | None:
-        """In a thread, unless it was asked for before: keys and roles that have changed are read,
-        and keys of an issuer fetched."""
+        """In a thread, unless it was asked for before: keys of an issuer may be fetched.
+
+        Which workspace the request is for makes no difference: who asks for one that belongs to
+        others, and whose store hangs, is answered as who asks for one that is not there.
+        """
         credentials = credentials_of(request.scope)
         snapshots = self.kept.snapshots()
         if snapshots is not None and credentials is not None:
             entry = self._callers.get(credentials, snapshots)
             if entry is not None:
                 return entry.caller
-        path = request.scope["path_params"]
-        asked_of = self.workspaces.get((path.get("tenant", ""), path.get("workspace", "")))
-        verified_at, caller = await self.in_thread(lambda: self._looked_up(token), asked_of)
+        await self._key_looks()
+        verified_at, caller = await self._key_room.run(lambda: self._looked_up(token))
         if caller is not None and credentials is not None and verified_at is not None:
             self._callers.put(credentials, caller, verified_at)
         return caller
+
+    async def _key_looks(self) -> None:
+        """Wait for looks at keys and roles, as long as authentication waits for them, without a
+        thread: those for authentication are few, and a store that hangs must not take them."""
+        looks = [look for each in self.key_workspaces if (look := each.key_look()) is not None]
+        futures = [asyncio.wrap_future(future) for future, wait_s in looks if wait_s]
+        for future in futures:  # what has failed is raised by who asks for the snapshot
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if futures:
+            await asyncio.wait(futures, timeout=max(wait_s for _, wait_s in looks))
 
     def _looked_up(self, token: str) -> tuple[Snapshots | None, Caller | None]:
         """With snapshots that are not newer than what the caller was verified against; None if
@@ -304,6 +323,13 @@ class ApiServer:
         given back when the request has been answered."""
         limit = limit or self.settings.body_bytes
         exchange = exchange_of(request.scope)
+        encoding = RequestHeaders(request.scope).get("content-encoding") or "identity"
+        if encoding.strip().lower() != "identity":
+            raise ApiError(
+                "unsupported_media_type",
+                "the body must not be compressed",
+                hint="send it without Content-Encoding",
+            )
         parts: list[bytes] = []
         size = 0
         try:
@@ -347,7 +373,7 @@ def check_rate(limits: RateLimits, who: str) -> None:
     if not allowance.is_allowed:
         raise ApiError(
             "rate_limited",
-            "you send more requests than you may",
+            "too many requests",
             hint="wait for Retry-After seconds",
             retry_after_s=allowance.retry_after_s,
             headers={
@@ -367,5 +393,8 @@ def may(caller: Caller, permission: Permission) -> Visible:
     """Where the caller may do this. Raises Denied if nowhere."""
     visible = caller.where(permission)
     if visible.nothing:
-        raise Denied(f"you have no role here that has {permission}", hint="ask an owner for a role")
+        raise Denied(
+            "you have no role here that allows this",
+            hint=f"ask an owner for a role that has {permission}",
+        )
     return visible

@@ -103,7 +103,7 @@ class EventStreams:
         if self._of_caller[caller] >= self._server.settings.streams_per_caller:
             raise ApiError(
                 "rate_limited",
-                "you have too many streams open",
+                "too many open streams",
                 code="too_many_streams",
                 hint="close one; one stream carries all events of a workspace",
                 retry_after_s=5,
@@ -134,10 +134,6 @@ class EventStreams:
             if not tail.listeners and (task := self._tailing.pop(at, None)) is not None:
                 task.cancel()
                 tail.events.clear()
-
-    @property
-    def open_streams(self) -> int:
-        return sum(tail.listeners for tail in self._tails.values())
 
     async def _follow(self, at: tuple[str, str], tail: Tail) -> None:
         while True:

@@ -20,10 +20,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.api.seen import Seen
+from arco.api.row_visibility import RowVisibility
 from arco.security.permissions import Permission
 
-Sees = Callable[[Seen, Any], bool]
+Sees = Callable[[RowVisibility, Any], bool]
 
 
 class ColumnTest(msgspec.Struct, frozen=True):
@@ -35,23 +35,23 @@ class ColumnTest(msgspec.Struct, frozen=True):
     does not have the table."""
 
 
-NAMESPACE: Final = ColumnTest(Seen.namespace, "{column} IN ({namespaces})")
-ASSET_KEY: Final = ColumnTest(Seen.asset, "split_part({column}, '.', 1) IN ({namespaces})")
-ASSET_ID: Final = ColumnTest(Seen.asset_id, "{column} IN {ids}")
-RUN: Final = ColumnTest(Seen.run)
-WHOLE_RUN: Final = ColumnTest(Seen.whole_run)
-PROJECT: Final = ColumnTest(Seen.project)
-PART_OF_PROJECT: Final = ColumnTest(Seen.part_of_project)
-DEPLOYMENT: Final = ColumnTest(Seen.deployment)
-OF_PROJECT: Final = ColumnTest(Seen.owned)
+NAMESPACE: Final = ColumnTest(RowVisibility.namespace, "{column} IN ({namespaces})")
+ASSET_KEY: Final = ColumnTest(RowVisibility.asset, "split_part({column}, '.', 1) IN ({namespaces})")
+ASSET_ID: Final = ColumnTest(RowVisibility.asset_id, "{column} IN {ids}")
+RUN: Final = ColumnTest(RowVisibility.run)
+WHOLE_RUN: Final = ColumnTest(RowVisibility.whole_run)
+PROJECT: Final = ColumnTest(RowVisibility.project)
+PART_OF_PROJECT: Final = ColumnTest(RowVisibility.part_of_project)
+DEPLOYMENT: Final = ColumnTest(RowVisibility.deployment)
+OF_PROJECT: Final = ColumnTest(RowVisibility.owned)
 """`project/name`."""
-SELECTION: Final = ColumnTest(Seen.selection)
-REQUEST: Final = ColumnTest(Seen.request)
-BACKFILL: Final = ColumnTest(Seen.backfill)
-EDGE: Final = ColumnTest(Seen.edge)
-KEY_SET: Final = ColumnTest(Seen.key_set)
-NAMED_ASSET: Final = ColumnTest(Seen.named_asset)
-KEY_NAMESPACES: Final = ColumnTest(Seen.namespaces)
+SELECTION: Final = ColumnTest(RowVisibility.selection)
+REQUEST: Final = ColumnTest(RowVisibility.request)
+BACKFILL: Final = ColumnTest(RowVisibility.backfill)
+EDGE: Final = ColumnTest(RowVisibility.edge)
+KEY_SET: Final = ColumnTest(RowVisibility.key_set)
+NAMED_ASSET: Final = ColumnTest(RowVisibility.named_asset)
+KEY_NAMESPACES: Final = ColumnTest(RowVisibility.namespaces)
 
 
 class TableRule(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class TableRule(msgspec.Struct, frozen=True):
         """Only who sees the whole workspace sees rows."""
         return not self.tests and not self.is_open
 
-    def visible_rows(self, rows: pa.Table, seen: Seen) -> pa.Table:
+    def visible_rows(self, rows: pa.Table, seen: RowVisibility) -> pa.Table:
         """The rows that the caller sees. Tombstones are not among them: they say whose they are
         not any more."""
         rows = rows.filter(pc.invert(rows.column("_deleted")))

@@ -58,7 +58,7 @@ class Writing:
         require_namespace(self.visible, namespace)
         if not self.caller.may(self.permission, namespace):
             raise Denied(
-                f"you may not do this in the namespace {namespace}",
+                f"you do not have this permission in the namespace {namespace}",
                 hint=f"ask an owner for a role there that has {self.permission}",
             )
 
@@ -71,7 +71,7 @@ class Writing:
         """Raise unless the caller may do this in the whole workspace."""
         if not self.caller.may(self.permission):
             raise Denied(
-                "you may not do this for the whole workspace",
+                "you do not have this permission for the whole workspace",
                 hint=f"ask an owner for a role on the workspace that has {self.permission}",
             )
 

@@ -267,9 +267,9 @@ class RemoteWork:
         """What a claim token says, if it was given to this worker. Raises Denied."""
         grant = self._grants.read(token, "claim", self._core.clock.now())
         if (grant.tenant, grant.workspace) != (self._tenant, self._workspace):
-            raise Denied("this claim is of another workspace")
+            raise Denied("this claim belongs to another workspace")
         if (grant.worker, grant.caller) != (worker, caller):
-            raise Denied("this claim was given to another worker")
+            raise Denied("this claim belongs to another worker")
         return grant
 
     def _session(self, worker: str) -> _Session:
@@ -310,7 +310,7 @@ class RemoteWork:
             right = any(is_result_of(grant, result) for grant in held)
             own = result.worker_id == worker
         if not right:
-            raise Denied(f"event {reported.id} is not about an attempt that you were given")
+            raise Denied(f"event {reported.id} does not belong to an attempt of this worker")
         if not own:
             raise Denied(f"event {reported.id} names another worker")
         event = make_event(
@@ -353,7 +353,7 @@ class RemoteWork:
         """What a task token says. Raises Denied."""
         grant = self._grants.read(token, "task", self._core.clock.now())
         if (grant.tenant, grant.workspace) != (self._tenant, self._workspace):
-            raise Unauthenticated("this token is of another workspace")
+            raise Unauthenticated("this token belongs to another workspace")
         return grant
 
     def task_rules(self, grant: WorkGrant) -> ObjectRules:
@@ -373,7 +373,7 @@ class RemoteWork:
         except NotFound:
             raise Denied(
                 "the attempt has ended, or another worker has it",
-                hint="nothing is to be done: the task goes on elsewhere, or is over",
+                hint="no action is needed: the task continues on another worker, or has ended",
             ) from None
         checked.checked_at = now
         with self._lock:

@@ -42,7 +42,7 @@ class AutomationRow(Row, frozen=True):
     ticked_position: int
     """Of `on_cron`: the last tick took what was replaced up to there."""
     requested_at: datetime | None
-    """When it last asked for a run."""
+    """When it last request for a run."""
     request_key: str
     cause: str
     paused_at: datetime | None

@@ -227,10 +227,11 @@ class BackfillCommands:
         ranges = scope.ranges(request)
         parts = cut(scope.graph.assets, spaces, ranges, draft.chunk_size)
         if not parts.partitions:
-            raise Invalid("there are no such partitions", hint="see `servo partitions list`")
+            raise Invalid("no such partitions exist", hint="see `servo partitions list`")
         if parts.one_by_one and draft.newest_first:
             raise Invalid(
-                f"{parts.one_by_one}: it cannot go backwards", hint="leave --order newest out"
+                f"{parts.one_by_one}: the order newest is not possible",
+                hint="leave --order newest out",
             )
         failures_allowed(draft.failure_threshold, parts.partitions)
         chunk = Chunk(axes=parts.axes, newest_first=draft.newest_first)

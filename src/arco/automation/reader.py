@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfoNotFoundError
 import pyarrow.compute as pc
 
 from arco.automation.asset_tables import AUTOMATIONS, SCOPE, AutomationRow, AutomationState
-from arco.automation.by_name import by_name
+from arco.automation.name_lookup import by_name
 from arco.automation.tables import (
     BACKFILL_PROGRESS,
     BACKFILL_RUNS,

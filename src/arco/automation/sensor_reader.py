@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from arco.automation.by_name import by_name
+from arco.automation.name_lookup import by_name
 from arco.automation.sensor_tables import (
     SENSOR_EVALUATIONS,
     SENSOR_MESSAGES,

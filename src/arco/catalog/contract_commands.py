@@ -61,7 +61,7 @@ class ContractCommands:
         if row is not None and row.source == "code":
             raise Invalid(
                 f"the contract of {key} is declared in the code of the project {row.project}",
-                hint="change it there; what code declares no command changes",
+                hint="change it there; commands cannot change what code declares",
             )
         if row is not None:
             before = msgspec.structs.replace(row.decoded(), name=key)

@@ -19,7 +19,7 @@ import msgspec
 from arco.log.envelope import Payload
 from servo.contract.manifest import NotificationEvent
 
-Given = str | msgspec.UnsetType
+TextOrUnset = str | msgspec.UnsetType
 """Text that older versions of an event do not have. It is not encoded while unset, so
 the fingerprint of an older event stays the same."""
 
@@ -37,7 +37,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     sensitivity: str = ""
     terms: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Of columns that code declares."""
-    renamed_from: Given = msgspec.UNSET
+    renamed_from: TextOrUnset = msgspec.UNSET
     """The name that it had, where code says so."""
 
 
@@ -91,7 +91,7 @@ class AssetUpdated(CatalogCommand, frozen=True, kw_only=True):
     tags: dict[str, str] | None = None
     properties: dict[str, str] | None = None
     expected_version: int | None = None
-    asset_key: Given = msgspec.UNSET
+    asset_key: TextOrUnset = msgspec.UNSET
 
 
 class AssetRenamed(CatalogCommand, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ class ColumnAdded(CatalogCommand, frozen=True, kw_only=True):
     VERSION: ClassVar[int] = 2
     asset_id: str
     column: Column
-    asset_key: Given = msgspec.UNSET
+    asset_key: TextOrUnset = msgspec.UNSET
 
 
 class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
@@ -130,8 +130,8 @@ class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     description: str | None = None
     pii: str | None = None
     sensitivity: str | None = None
-    asset_key: Given = msgspec.UNSET
-    column_name: Given = msgspec.UNSET
+    asset_key: TextOrUnset = msgspec.UNSET
+    column_name: TextOrUnset = msgspec.UNSET
 
 
 class ColumnDropped(CatalogCommand, frozen=True, kw_only=True):
@@ -139,8 +139,8 @@ class ColumnDropped(CatalogCommand, frozen=True, kw_only=True):
     VERSION: ClassVar[int] = 2
     asset_id: str
     column_id: str
-    asset_key: Given = msgspec.UNSET
-    column_name: Given = msgspec.UNSET
+    asset_key: TextOrUnset = msgspec.UNSET
+    column_name: TextOrUnset = msgspec.UNSET
 
 
 class AssetObserved(Payload, frozen=True, kw_only=True):

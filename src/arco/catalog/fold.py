@@ -44,10 +44,10 @@ from arco.catalog.events import (
     ColumnAdded,
     ColumnDropped,
     ColumnUpdated,
-    Given,
     NamespaceCreated,
     NamespaceDropped,
     NamespaceUpdated,
+    TextOrUnset,
 )
 from arco.catalog.governance import FIELDS, FIELDS_OF, encode_sla, values_at
 from arco.catalog.governance_events import (
@@ -703,11 +703,11 @@ def _column_taken(fact: Fact, name: str) -> Emit:
     return refused(fact, "column_exists", f"column {name} already exists")
 
 
-def _misnamed(row: AssetRow, asset_key: Given) -> bool:
+def _misnamed(row: AssetRow, asset_key: TextOrUnset) -> bool:
     return asset_key not in (msgspec.UNSET, f"{row.namespace}.{row.name}")
 
 
-def _not_its_name(fact: Fact, asset_id: str, asset_key: Given) -> Emit:
+def _not_its_name(fact: Fact, asset_id: str, asset_key: TextOrUnset) -> Emit:
     message = f"asset {asset_id} does not have the name {asset_key}; look it up again"
     return refused(fact, "asset_not_found", message)
 

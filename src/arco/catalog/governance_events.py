@@ -74,7 +74,7 @@ class TermDropped(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True)
     TYPE: ClassVar[str] = "catalog.term_dropped"
     term: str
     force: bool = False
-    """Drop it although it is used: who uses it goes on naming it."""
+    """Drop the term even if it is used; existing references stay."""
 
 
 COMMANDS: tuple[type[CatalogCommand], ...] = (

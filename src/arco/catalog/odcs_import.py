@@ -94,7 +94,7 @@ def from_odcs(document: object, *, asset: str = "", schema: str = "") -> Importe
         key = str(AssetKey.parse(name))
     except Invalid:
         raise Invalid(
-            f"{where} is called {name!r}, which is no asset's key", hint="give --asset"
+            f"{where} is called {name!r}, which is not an asset key", hint="give --asset"
         ) from None
     left_out = [each for each in sorted(fields) if each not in TAKEN]
     columns, keys = _columns(chosen, where)
@@ -122,7 +122,7 @@ def from_odcs(document: object, *, asset: str = "", schema: str = "") -> Importe
 def _check_kind(fields: Mapping[str, Any]) -> None:
     kind, version = fields.get("kind"), fields.get("apiVersion")
     if kind != KIND:
-        raise Invalid(f"kind is {kind!r}, not {KIND!r}", hint="this is no data contract")
+        raise Invalid(f"kind is {kind!r}, not {KIND!r}", hint="this is not a data contract")
     if not isinstance(version, str) or not version.startswith("v3."):
         raise Invalid(
             f"apiVersion is {version!r}; contracts of v3.x are read",
@@ -175,7 +175,7 @@ def _type(fields: Mapping[str, Any], place: str) -> str:
         return physical
     if physical and not logical:
         raise Invalid(
-            f"{place} has the physical type {physical!r}, which is none of Spark's",
+            f"{place} has the physical type {physical!r}, which is not a Spark type",
             hint="give a logicalType, or a type such as bigint",
         )
     return _PHYSICAL.get(logical, "")
@@ -215,7 +215,7 @@ def _check(rule: Mapping[str, Any], column: str, place: str) -> Check | None:
         try:
             return msgspec.convert(rule.get("implementation"), Check)
         except msgspec.ValidationError as error:
-            raise Invalid(f"{place} is no check: {error}") from None
+            raise Invalid(f"{place} is not a valid check: {error}") from None
     metric = rule.get("metric") or rule.get("rule")
     arguments = rule.get("arguments") or {}
     none = rule.get("mustBe") == 0 or rule.get("mustBeLessThan") == 1
@@ -271,7 +271,9 @@ def _promised_times(
         try:
             freshness = msgspec.convert(own, FreshnessSpec)
         except msgspec.ValidationError as error:
-            raise Invalid(f"customProperties.{FRESHNESS} is no freshness: {error}") from None
+            raise Invalid(
+                f"customProperties.{FRESHNESS} is not a valid freshness: {error}"
+            ) from None
     return days, freshness
 
 

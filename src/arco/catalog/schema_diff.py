@@ -24,7 +24,7 @@ def schema_version(schema: AssetSchema, key: str, text: str) -> SchemaVersionRow
     words = {"current": schema.registry.current, "declared": schema.registry.declared}
     if text not in words and not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise Invalid(
-            f"{text!r} is no version of a schema", hint="give a number, `current` or `declared`"
+            f"{text!r} is not a version of a schema", hint="give a number, `current` or `declared`"
         )
     number = words[text] if text in words else int(text)
     for row in schema.versions:

@@ -31,13 +31,12 @@ def compact(
     once: Annotated[
         bool, flag("--once", "Commit the whole inbox, merge what is due, and exit.")
     ] = False,
-    interval: Annotated[float, option("S", "Seconds between looks at the inbox.", min=0.01)] = 1.0,
+    interval: Annotated[float, option("S", "Seconds between reads of the inbox.", min=0.01)] = 1.0,
 ) -> None:
-    """Commit the events of the inbox until stopped.
+    """Commit the events of the inbox, until it is stopped.
 
-    It merges table files at the same time. After SIGTERM or Ctrl-C it commits what
-    was appended before, and exits. Any number of these processes may run on one
-    workspace; each may be killed at any time.
+    It also merges table files. After SIGTERM or Ctrl-C it commits what was appended before, and
+    exits. Any number of these processes may run on one workspace; each may be killed at any time.
     """
     workspace = session.open(cache_budget_bytes=CACHED_BYTES)
     stop = threading.Event()

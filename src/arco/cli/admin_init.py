@@ -38,14 +38,13 @@ def register(app: typer.Typer) -> None:
 def init(
     session: Session,
     save: Annotated[
-        bool, flag("--save", "Write arco.toml here, so that --store can be left out.")
+        bool, flag("--save", "Write arco.toml in this folder, so that --store is not needed.")
     ] = False,
 ) -> None:
     """Check that a store can hold a workspace.
 
-    Arco requires a store that creates an object only if it is absent. The check
-    creates one object and deletes it. The workspace comes into being with its first
-    event; init only tests the store.
+    Arco requires a store that can create an object only if it does not exist. The check creates
+    one object and deletes it. The workspace itself is created with its first event.
 
     To create a project, a folder with assets, see `servo init`.
     """

@@ -43,12 +43,15 @@ def tail(
         list[str] | None,
         option("TYPE", "Only events of this type; * is a wildcard. Repeatable.", "--type"),
     ] = None,
-    interval: Annotated[float, option("S", "Seconds between looks of --follow.", min=0.05)] = 1.0,
+    interval: Annotated[
+        float, option("S", "With --follow: seconds between reads of the log.", min=0.05)
+    ] = 1.0,
 ) -> None:
     """Show the newest events, or the events from a position.
 
     Events that a rollback undid stay in the log; they are marked with ~.
     """
+    session.require_store()
     workspace = session.open()
     snapshot = workspace.read.snapshot()
     matches = log_entries.of_types(type_ or ())
@@ -95,6 +98,7 @@ def show(
     position: Annotated[int, argument("POSITION", "The event's position in the log.", min=1)],
 ) -> None:
     """Show one event in full, and the outcome if it is a command."""
+    session.require_store()
     workspace = session.open()
     snapshot = workspace.read.snapshot()
     entry = next(iter(log_entries.since(snapshot, position, limit=1)), None)

@@ -34,7 +34,7 @@ def pin(
         option("DAYS", "Days until the pin expires; default: never.", min=0.001, max=36_500),
     ] = None,
 ) -> None:
-    """Keep a generation regardless of GC's retention. Replaces a pin of the same name."""
+    """Keep a generation regardless of retention. Replaces a pin of the same name."""
     if not reason.strip():
         raise Invalid("the reason is empty", hint="give --reason TEXT; it is stored with the pin")
     ttl = None if days is None else timedelta(days=days)

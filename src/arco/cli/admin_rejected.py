@@ -20,8 +20,8 @@ if deferral.LOADED:
     from arco.log.envelope import MAX_BATCH_BYTES, decode_batch, encode_batch
     from arco.log.inbox import Rejection, read_rejection
     from arco.storage import paths
-    from arco.storage.own import put_own
     from arco.storage.port import Mode
+    from arco.storage.unique_objects import put_own
 
 
 def register(app: typer.Typer) -> None:
@@ -145,7 +145,7 @@ def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> No
     if _is_in_the_log(workspace, rejection):
         _forget(workspace, rejection)
         raise Conflict(
-            f"batch {rejection.name} is in the log all the same: the read was bad that rejected it",
+            f"batch {rejection.name} is in the log: it was rejected because of a failed read",
             hint="there is nothing to do; the rejected object was removed",
         )
     # Under its old name a commit may still take it for the rejected one, and delete it.

@@ -53,7 +53,8 @@ def fsck(
         bool, flag("--whole", "With --data: read the files and compare checksums.")
     ] = False,
     record: Annotated[
-        bool, flag("--record", "With --data: let plans run damaged partitions again.")
+        bool,
+        flag("--record", "With --data: record damage, so that plans run these partitions again."),
     ] = False,
 ) -> None:
     """Check that all files exist, are undamaged and consistent.
@@ -64,7 +65,7 @@ def fsck(
     if (whole or record) and not data:
         raise Invalid(f"{'--whole' if whole else '--record'} needs --data")
     if whole and quick:
-        raise Invalid("--whole and --quick exclude each other")
+        raise Invalid("--whole and --quick are mutually exclusive")
     workspace = session.open()
     depth: Depth = "quick" if quick else "whole" if whole else "footers"
     with progress() as report:

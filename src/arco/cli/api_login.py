@@ -91,7 +91,11 @@ def browser_login(
             is_ours = secrets.compare_digest(query.get("state", "").encode(), state.encode())
             if is_ours and "code" in query:
                 given.update(query)
-            text = "You are logged in. Close this page." if is_ours else "Nothing waits for this."
+            text = (
+                "You are logged in. Close this page."
+                if is_ours
+                else "This login has ended. Run `servo auth login` again."
+            )
             self.send_response(200 if is_ours else 404)
             self.send_header("Content-Type", "text/plain; charset=utf-8")
             self.send_header("Content-Length", str(len(text)))
@@ -117,5 +121,8 @@ def browser_login(
             if given:
                 break
     if not given:
-        raise Unauthenticated("nobody logged in", hint="try again, or use --paste")
+        raise Unauthenticated(
+            "nobody logged in before the timeout",
+            hint="try again, or use --paste",
+        )
     return ApiAccess(url).exchange(given["code"], verifier)

@@ -21,7 +21,7 @@ from arco.cli.command_table import PARTS, TOP_COMMANDS
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
-HELP = """Arco from the command line: a data platform that lives in files.
+HELP = """Arco from the command line: a data platform on object storage.
 
 A new project: servo init sales, then cd sales, then servo dev.
 """

@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from servo.errors import Invalid
 
-app = group("automation", "Show, pause and resume the automation of assets.")
+app = group("automation", "Show, pause and resume asset automation.")
 
 Key = Annotated[str, argument("ASSET", "The key of an asset, or its name if that is enough.")]
 
@@ -27,10 +27,10 @@ Key = Annotated[str, argument("ASSET", "The key of an asset, or its name if that
 def list_(
     session: Session,
     removed: Annotated[
-        bool, flag("--removed", "Also assets whose automation was removed.")
+        bool, flag("--removed", "Include assets whose automation was removed.")
     ] = False,
 ) -> None:
-    """List assets with automation, and when each last asked for a run."""
+    """List assets with automation, and when each last requested a run."""
     workspace = session.open()
     reader = workspace.read.automation(session.at())
     rows = reader.automations(removed=removed)
@@ -41,11 +41,11 @@ def list_(
     if not rows:
         render.say("no asset has automation; declare it with automation=eager(), and deploy it")
         return
-    headers = ("asset", "state", "automation", "last asked", "cause")
+    headers = ("asset", "state", "automation", "last request", "cause")
     lines = [
         (row.asset_key, row.state, _when(row), row.requested_at, row.cause or None) for row in rows
     ]
-    render.show_table(headers, lines, whole=("asset", "state", "last asked"))
+    render.show_table(headers, lines, whole=("asset", "state", "last request"))
     note_deprecated(reader.snapshot, [row.asset_key for row in rows])
 
 
@@ -57,14 +57,14 @@ def explain(
     asset: Key,
     partition: Annotated[
         list[str] | None,
-        option("RANGE", "Partitions, as servo run takes them.", "--partition", "-p"),
+        option("RANGE", "Partitions, as in servo run.", "--partition", "-p"),
     ] = None,
 ) -> None:
     """Show why partitions of an asset would run now, or what they wait for.
 
-    By default of the newest period. `runs`: an orchestrator asks for it, of on_cron at the next
-    tick. `waits`: there is a cause, or may be, and something is not ready. `idle`: there is no
-    cause.
+    The default is the newest period. `runs`: an orchestrator requests it now, or with on_cron at
+    the next tick. `waits`: there is or may be a cause, but an input is not ready. `idle`: there
+    is no cause.
     """
     workspace = session.open()
     explained = workspace.commands.asset_automation.explain(asset, partition or ())
@@ -79,7 +79,7 @@ def explain(
             "state": _state(row),
             "since": row.since_at,
             "next tick": explained.next_tick,
-            "last asked": row.requested_at,
+            "last request": row.requested_at,
             "request": row.request_key or None,
             "cause": row.cause or None,
         }
@@ -103,7 +103,7 @@ def explain(
 def pause(session: Session, asset: Key, reason: Reason = "") -> None:
     """Pause the automation of an asset until it is resumed. A deployment does not resume it.
 
-    Runs that others ask for are not affected.
+    Other runs of the asset are not affected.
     """
     workspace = session.open()
     workspace.commands.asset_automation.pause(asset, reason=reason)
@@ -117,7 +117,7 @@ def resume(
     session: Session,
     asset: Key,
     catchup: Annotated[
-        str, option("WHICH", "Of what was replaced during the pause, none or all counts.")
+        str, option("WHICH", "Which input versions replaced during the pause count: none or all.")
     ] = "none",
 ) -> None:
     """Resume the automation of an asset."""
@@ -145,7 +145,7 @@ def _catchup(text: str) -> ResumeCatchup:
     match text:
         case "none" | "all":
             return text
-    raise Invalid(f"{text!r} is not a way to catch up", hint="one of none, all")
+    raise Invalid(f"{text!r} is not a valid value of --catchup", hint="one of none, all")
 
 
 def _when(row: AutomationRow) -> str:

@@ -33,11 +33,13 @@ class AuditConditions(OptionGroup):
     ] = ""
     action: Annotated[str, option("NAME", "Only this action: TriggerRun, ReadSecret, ….")] = ""
     outcome: Annotated[str, option("NAME", "Only applied, refused, denied or failed.")] = ""
-    resource: Annotated[str, option("NAME", "Only about this id or name.")] = ""
-    namespace: Annotated[str, option("NAME", "Only about this namespace.")] = ""
-    request: Annotated[str, option("ID", "Only of this request.")] = ""
-    since: Annotated[str | None, option("TIME", "Only since: 2026-01-31, 3d, ….")] = None
-    until: Annotated[str | None, option("TIME", "Only from before this time.")] = None
+    resource: Annotated[str, option("NAME", "Only records about this id or name.")] = ""
+    namespace: Annotated[str, option("NAME", "Only records about this namespace.")] = ""
+    request: Annotated[str, option("ID", "Only records of this request.")] = ""
+    since: Annotated[
+        str | None, option("TIME", "Only records since this time: 2026-01-31, 3d, ….")
+    ] = None
+    until: Annotated[str | None, option("TIME", "Only records before this time.")] = None
 
     def filter(self, session: Session) -> AuditFilter:
         now = session.clock().now()
@@ -63,7 +65,7 @@ class AuditConditions(OptionGroup):
     takes=["at"],
 )
 def list_(session: Session, conditions: AuditConditions, limit: Limit = 50) -> None:
-    """List records of commands, of calls that the API refused, and of secrets that were read.
+    """List records of commands, refused API calls and secret reads, newest first.
 
     The newest first.
     """
@@ -128,14 +130,14 @@ def verify(
     session: Session,
     head: Annotated[
         str | None,
-        option("POSITION:HASH", "A head that was noted earlier, outside the store."),
+        option("POSITION:HASH", "A head that was printed earlier and kept outside the store."),
     ] = None,
 ) -> None:
-    """Compare every record with the log, and check the chain of hashes.
+    """Verify every record against the log, and the hash chain.
 
-    Prints the head of the chain. Note it outside the store: who can write to the store can
-    replace all that is in it, and cannot make the chain end in a hash that you have noted.
-    Exit code 1 if something differs.
+    Prints the head of the chain. Keep it outside the store: somebody with write access to the
+    store can replace everything in it, but cannot make the chain end in a head that you have
+    kept. The exit code is 1 if something differs.
     """
     workspace = session.open()
     anchor = None if head is None else Anchor.parse(head)
@@ -158,7 +160,7 @@ def verify(
             )
         if report.rollbacks:
             render.note(
-                f"{render.count(len(report.rollbacks), 'rollback')} took back what was recorded "
+                f"{render.count(len(report.rollbacks), 'rollback')} removed records "
                 f"(position {', '.join(map(str, report.rollbacks))}): see `servo admin log show`"
             )
         if report.head:
@@ -169,7 +171,7 @@ def verify(
 
 @command(app, "export", example="servo audit export --since 2026-01-01 > audit.jsonl", takes=["at"])
 def export(session: Session, conditions: AuditConditions) -> None:
-    """Print records as lines of JSON, the oldest first, with their hashes."""
+    """Print records with their hashes as JSON lines, oldest first."""
     reader = session.open().read.security(session.at())
     for row in reader.audit_export(conditions.filter(session)):
         render.line(_plain(row))

@@ -11,14 +11,14 @@ if deferral.LOADED:
     from datetime import datetime
 
     from arco.cli import render
-    from arco.cli.coming_times import parse_coming_time
+    from arco.cli.future_times import parse_coming_time
     from arco.cli.security_scope import open_scope
     from arco.cli.session import Session
     from arco.errors import Invalid
     from arco.security.commands import parse_role
     from arco.security.tables import ApiKeyRow
 
-app = group("auth", "Log in at an API; create and revoke API keys.")
+app = group("auth", "Log in to an API; create and revoke API keys.")
 keys = group("keys", "Create, list and revoke API keys.")
 app.add_typer(keys)
 
@@ -27,7 +27,7 @@ TenantWide = Annotated[
 ]
 Namespaces = Annotated[
     list[str] | None,
-    option("NAME", "Only in this namespace; may be repeated.", "--namespace", "-n"),
+    option("NAME", "Only in this namespace. Repeatable.", "--namespace", "-n"),
 ]
 NEVER = "never"
 
@@ -41,24 +41,24 @@ NEVER = "never"
 )
 def create(
     session: Session,
-    name: Annotated[str, argument("NAME", "What the key is for.")],
+    name: Annotated[str, argument("NAME", "The name of the key.")],
     role: Annotated[str, option("ROLE", "viewer, operator, editor, admin or owner.")],
     namespace: Namespaces = None,
     scope: Annotated[
         list[str] | None,
-        option("PERMISSION", "Narrow the key to this permission of its role; may be repeated."),
+        option("PERMISSION", "Restrict the key to this permission of its role. Repeatable."),
     ] = None,
     expires: Annotated[
-        str, option("TIME", "When it ends: 90d, 12h, 2027-01-31, or never.")
+        str, option("TIME", "When the key expires: 90d, 12h, 2027-01-31, or never.")
     ] = "90d",
     kind: Annotated[str, option("KIND", "api_key, service or worker.")] = "api_key",
     tenant_wide: TenantWide = False,
 ) -> None:
-    """Create an API key, and print it. It is not shown again: the store has its hash alone.
+    """Create an API key, and print it. It is not shown again: the store has only its hash.
 
-    Send it as `Authorization: Bearer KEY`. The key may do what its role may do in its
-    namespaces, or in the whole workspace if none is given, and nothing that its creator may
-    not do.
+    Send it as `Authorization: Bearer KEY`. The key has the permissions of its role in its
+    namespaces, or in the whole workspace if none is given, and no permission that its creator
+    does not have.
     """
     if kind not in ("api_key", "service", "worker"):
         raise Invalid(f"{kind!r} is not a kind of key", hint="api_key, service or worker")
@@ -82,12 +82,12 @@ def create(
 @command(keys, "list", example="servo auth keys list --json", takes=["at"])
 def list_(
     session: Session,
-    revoked: Annotated[bool, flag("--all", "Also keys that were revoked or expired.")] = False,
+    revoked: Annotated[bool, flag("--all", "Include revoked and expired keys.")] = False,
     tenant_wide: TenantWide = False,
 ) -> None:
-    """List API keys, newest first: what they may do, when they end, when they were last used.
+    """List API keys with role, expiry and last use, newest first.
 
-    The time of the last use is at most an hour too early.
+    The time of the last use may be up to an hour too early.
     """
     workspace = open_scope(session, tenant_wide=tenant_wide)
     reader = workspace.read.security(session.at())
@@ -121,11 +121,11 @@ def list_(
 @command(keys, "revoke", example="servo auth keys revoke ci --reason lost", takes=["actor"])
 def revoke(
     session: Session,
-    key: Annotated[str, argument("KEY", "The id of a key, its beginning, or its name.")],
+    key: Annotated[str, argument("KEY", "The id of a key, its first characters, or its name.")],
     reason: Reason = "",
     tenant_wide: TenantWide = False,
 ) -> None:
-    """Revoke an API key: servers let nobody in by it from their next look at the store on."""
+    """Revoke an API key. Servers refuse it when they next read the store."""
     workspace = open_scope(session, tenant_wide=tenant_wide)
     row = workspace.read.security().key(key)
     workspace.commands.security.revoke_key(row.key_id, reason=reason)

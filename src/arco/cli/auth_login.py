@@ -40,14 +40,14 @@ def login(
     url: ApiUrl = "",
     paste: Annotated[bool, flag("--paste", "Read an API key from the terminal instead.")] = False,
     no_browser: Annotated[
-        bool, flag("--no-browser", "Print the link, and open it nowhere.")
+        bool, flag("--no-browser", "Print the link and do not open a browser.")
     ] = False,
 ) -> None:
-    """Log in at an API, and keep the token for `servo` on this machine.
+    """Log in to an API, and store the token for `servo` on this machine.
 
-    A browser opens, in which you log in and allow it. The token is in a file that only you can
-    read, `~/.config/servo/tokens.json`, until the session ends. It is used if ARCO_API names this
-    API and ARCO_TOKEN is not set.
+    A browser opens for the login. The token is stored in a file that only you can read,
+    `~/.config/servo/tokens.json`, until the session ends. It is used if ARCO_API is this API and
+    ARCO_TOKEN is not set.
     """
     at = _url(url)
     if paste:
@@ -67,21 +67,21 @@ def login(
 
 
 def whoami(session: Session, url: ApiUrl = "") -> None:
-    """Show who you are for an API, and what you may do in its workspaces.
+    """Show your identity at an API, and your permissions in its workspaces.
 
-    Without an API you have the credentials of the store, and may do everything.
+    With direct access to the store you have all permissions.
     """
     if not url and not os.environ.get("ARCO_API"):
         name = session.who()
         if session.json:
             render.document({"api": None, "caller": {"kind": "local", "id": name}})
         else:
-            render.say(f"{name}, with the credentials of the store")
+            render.say(f"{name}, with direct access to the store")
         return
     at = _url(url)
     who = ApiAccess(at, _token(at)).session()
     if who["caller"] is None:
-        raise Unauthenticated(f"{at} does not know you", hint=f"servo auth login {at}")
+        raise Unauthenticated(f"{at} does not accept your token", hint=f"servo auth login {at}")
     if session.json:
         render.document({"api": at, **who})
         return
@@ -100,7 +100,8 @@ def whoami(session: Session, url: ApiUrl = "") -> None:
 
 
 def logout(session: Session, url: ApiUrl = "") -> None:
-    """End the session at an API, and forget its token. An API key is forgotten, and stays valid."""
+    """End the session at an API, and delete its token. An API key is deleted here but stays
+    valid."""
     at = _url(url)
     file = TokenFile.of_user(os.environ)
     token = file.token_for(at, SystemClock().now())
@@ -116,7 +117,7 @@ def logout(session: Session, url: ApiUrl = "") -> None:
 def _url(given: str) -> str:
     text = given or os.environ.get("ARCO_API", "")
     if not text:
-        raise Invalid("no API is named", hint="give its URL, or set ARCO_API")
+        raise Invalid("no API URL is set", hint="give the URL, or set ARCO_API")
     return api_url(text)
 
 

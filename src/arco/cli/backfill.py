@@ -21,7 +21,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.costs import duration
     from arco.cli.session import Session
-    from arco.cli.shorts import short, shorts
+    from arco.cli.short_ids import short, shorts
     from arco.dispatch.backfill_waiting import waits_for
 
 app = group("backfill", "Preview, create, pause and retry backfills.")
@@ -35,8 +35,8 @@ class Order(StrEnum):
 
 
 Id = Annotated[str, argument("ID", "The id of a backfill, or its first characters.")]
-ChunkSize = Annotated[int, option("N", "Partitions of one run.", min=1, max=10_000)]
-Ordering = Annotated[Order, typer.Option(help="Which partitions go first.")]
+ChunkSize = Annotated[int, option("N", "Partitions per run.", min=1, max=10_000)]
+Ordering = Annotated[Order, typer.Option(help="Which partitions run first.")]
 MaxRuns = Annotated[
     int, option("N", "Maximum number of active runs.", "--max-concurrent-runs", min=1, max=100)
 ]
@@ -74,8 +74,8 @@ def preview(
 ) -> None:
     """Show what a backfill would do, with an estimate of its time and cost. Changes nothing.
 
-    How many partitions are up to date is exact for up to 10 chunks, and an estimate from 10
-    of them otherwise. Time and cost follow from recent tasks of the same assets.
+    The number of partitions that are up to date is exact for up to 10 chunks, and otherwise
+    estimated from 10 of them. Time and cost are estimated from recent tasks of the same assets.
     """
     result = session.open().commands.backfills.preview(options.draft())
     if session.json:
@@ -97,11 +97,11 @@ def create(
     failure_threshold: Threshold = "",
     reason: Reason = "",
 ) -> None:
-    """Create a backfill, which `servo orchestrator` and `servo worker` processes carry out.
+    """Create a backfill. `servo orchestrator` and `servo worker` processes run it.
 
-    Its partitions are cut into chunks; each chunk is a run. What is up to date is not run
-    again, unless --force is given. The code that is deployed now is used until it ends.
-    Everything else goes before its tasks.
+    Its partitions are split into chunks; each chunk is a run. Partitions that are up to date are
+    not run again, unless --force is given. It uses the code that is deployed now until it ends.
+    Its tasks have a lower priority than all others.
     """
     draft = options.draft(failure_threshold, reason)
     entry = session.open().commands.backfills.create(draft)
@@ -154,8 +154,8 @@ def status(
 ) -> None:
     """Show a backfill: its progress, and its chunks that failed, are active, or ended last.
 
-    Partitions are those of all its assets. Skipped are those below one that failed, and
-    those that are gone since the backfill was created.
+    Partitions of all its assets are counted. Skipped partitions are downstream of a failed one,
+    or were removed after the backfill was created.
     """
     workspace = session.open()
     reader = workspace.read.automation(session.at())
@@ -179,7 +179,7 @@ def status(
             "skipped": _skipped(entry),
             "cancelled": entry.cancelled or None,
             "pending": entry.pending or None,
-            "runs": f"{row.next_chunk:,} of {row.chunks:,} chunks asked for, "
+            "runs": f"{row.next_chunk:,} of {row.chunks:,} chunks requested, "
             f"{entry.active_runs:,} active (at most {row.max_concurrent_runs:,})",
             "order": "newest first" if row.newest_first else "oldest first",
             "failure threshold": row.failure_threshold or None,
@@ -209,7 +209,7 @@ def status(
 
 @command(app, "pause", example="servo backfill pause 01KA7R2M --reason outage", takes=["actor"])
 def pause(session: Session, backfill: Id, reason: Reason = "") -> None:
-    """Pause a backfill: no other run is started. Runs that are active go on."""
+    """Pause a backfill: no further run is started. Active runs continue."""
     _answer(session, session.open().commands.backfills.pause(backfill, reason=reason))
 
 
@@ -221,7 +221,7 @@ def resume(session: Session, backfill: Id) -> None:
 
 @command(app, "retry", example="servo backfill retry 01KA7R2M", takes=["actor"])
 def retry(session: Session, backfill: Id) -> None:
-    """Run again what failed or was cancelled, and go on with what was never started.
+    """Run failed and cancelled partitions again, and those that were never started.
 
     Partitions that succeeded are not run again.
     """
@@ -230,7 +230,7 @@ def retry(session: Session, backfill: Id) -> None:
 
 @command(app, "cancel", example="servo backfill cancel 01KA7R2M --reason mistake", takes=["actor"])
 def cancel(session: Session, backfill: Id, reason: Reason = "") -> None:
-    """Cancel a backfill and its active runs. `servo backfill retry` takes it up again."""
+    """Cancel a backfill and its active runs. `servo backfill retry` continues it."""
     _answer(session, session.open().commands.backfills.cancel(backfill, reason=reason))
 
 
@@ -260,7 +260,7 @@ def _progress(entry: Backfill) -> str:
 def _skipped(entry: Backfill) -> str | None:
     if not entry.skipped:
         return None
-    gone = f", {entry.gone:,} of them gone since it was created" if entry.gone else ""
+    gone = f", {entry.gone:,} of them removed since it was created" if entry.gone else ""
     return f"{entry.skipped:,}{gone}"
 
 
@@ -312,7 +312,7 @@ def _show_preview(result: BackfillPreview) -> None:
         if chunk.refused:
             render.note(f"chunk {chunk.number} would be refused: {chunk.refused}")
     if result.one_by_one:
-        render.note(f"its runs follow each other: {result.one_by_one}")
+        render.note(f"its runs execute one after the other: {result.one_by_one}")
     if result.unknown_assets:
         some = ", ".join(result.unknown_assets[:5])
         render.note(f"no recent tasks to estimate from: {some}")

@@ -46,7 +46,7 @@ def create(
     location: Location = None,
     details: catalog_options.DetailOptions,
 ) -> None:
-    """Create an asset in a namespace that exists."""
+    """Create an asset in an existing namespace."""
     done = session.open().commands.catalog.create_asset(
         key,
         kind=kind,
@@ -78,10 +78,10 @@ def update(
     clear: catalog_options.Clear = None,
     expected_version: catalog_options.Expected = None,
 ) -> None:
-    """Change the given fields, as a person. What code says stays.
+    """Change the given fields, as a person. Values from code do not change.
 
-    Owners, tags and properties that people have set are replaced as a whole; `servo catalog set`
-    adds single ones. An empty description withdraws it.
+    Owners, tags and properties set by people are replaced; `servo catalog set` adds single ones.
+    An empty description withdraws it.
     """
     data = {"kind": kind, "format": format, "location": location}
     changes = data | details.changes(clear)

@@ -74,9 +74,9 @@ def update(
     pii: Pii = None,
     sensitivity: Sensitivity = None,
 ) -> None:
-    """Change the given fields, as a person. What code says of them stays.
+    """Change the given fields, as a person. Values from code do not change.
 
-    An empty text withdraws what people have set.
+    An empty text withdraws the value set by people.
     """
     changes: ColumnChanges = {
         "name": new_name,

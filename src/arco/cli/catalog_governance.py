@@ -70,12 +70,12 @@ def register(app: typer.Typer) -> None:
 
 
 def show(session: Session, subject: SubjectArgument) -> None:
-    """Show what is in effect for a namespace, an asset or a column, and who said what.
+    """Show the metadata of a namespace, an asset or a column, and who set each value.
 
-    Code and people are kept apart. What people say of a description, an SLA, a deprecation, PII
-    or sensitivity wins; owners, tags, terms and links are those of both, and of one tag or link
-    the value of people wins. An asset has owners and SLA of its namespace if it has none, and
-    the tags of its namespace that it does not have.
+    Values from code and from people are stored separately. For description, SLA, deprecation, PII
+    and sensitivity, people take precedence. Owners, tags, terms and links are combined; for the
+    same tag or link, people take precedence. An asset inherits missing owners, SLA and tags from
+    its namespace.
     """
     reader = session.open().read.governance(session.at())
     view = reader.view(subject)
@@ -171,13 +171,13 @@ def set_(
         list[str] | None,
         option(
             "K=V",
-            "What is promised: max_age=26h, cron='0 8 * * *', timezone=Europe/Berlin, "
+            "The SLA: max_age=26h, cron='0 8 * * *', timezone=Europe/Berlin, "
             "availability=99.5, text='...'. Repeatable.",
         ),
     ] = None,
     term: Annotated[list[str] | None, option("TERM", "A glossary term. Repeatable.")] = None,
     link: Annotated[list[str] | None, option("NAME=URL", "A link. Repeatable.")] = None,
-    deprecated: Annotated[str | None, option("TEXT", "What to use instead, or why.")] = None,
+    deprecated: Annotated[str | None, option("TEXT", "The replacement or the reason.")] = None,
     pii: Annotated[
         str | None, option("KIND", "Personal data: email, phone, custom:..., or none.")
     ] = None,
@@ -186,10 +186,9 @@ def set_(
     ] = None,
     expected_version: Expected = None,
 ) -> None:
-    """Set values as a person. Other values, and those that code sets, stay.
+    """Set values as a person. Other values and those from code do not change.
 
-    Owners, tags, terms and links are added one by one; `servo catalog withdraw` takes values
-    back.
+    Owners, tags, terms and links are added; `servo catalog withdraw` removes values.
     """
     texts = {
         "description": description,
@@ -236,11 +235,11 @@ def withdraw(
     subject: SubjectArgument,
     values: Annotated[
         list[str],
-        argument("VALUE", "description, tags:tier, owners:ana, or tags for all. Several."),
+        argument("VALUE", "description, tags:tier, owners:ana, or tags for all tags. Repeatable."),
     ],
     expected_version: Expected = None,
 ) -> None:
-    """Withdraw values that people have set. What code says is in effect again."""
+    """Withdraw values that people have set. Values from code are in effect again."""
     refs = []
     for text in dict.fromkeys(values):
         field, _, entry = text.partition(":")
@@ -257,12 +256,12 @@ def withdraw(
 def deprecate(
     session: Session,
     key: AssetArgument,
-    message: Annotated[str, argument("TEXT", "What to use instead, or why.")],
+    message: Annotated[str, argument("TEXT", "The replacement or the reason.")],
     expected_version: Expected = None,
 ) -> None:
-    """Deprecate an asset. Projects that read it are told when they validate and deploy.
+    """Deprecate an asset. Projects that read it get a warning at validate and deploy.
 
-    `servo catalog withdraw ASSET deprecated` takes it back.
+    `servo catalog withdraw ASSET deprecated` removes the deprecation.
     """
     if CatalogSubject.parse(key).kind != "asset":
         raise Invalid(f"{key!r} is not an asset", hint="write namespace.asset")

@@ -51,10 +51,10 @@ def update(
     clear: catalog_options.Clear = None,
     expected_version: catalog_options.Expected = None,
 ) -> None:
-    """Change the given fields, as a person. What code says stays.
+    """Change the given fields, as a person. Values from code do not change.
 
-    Owners, tags and properties that people have set are replaced as a whole; `servo catalog set`
-    adds single ones. An empty description withdraws it.
+    Owners, tags and properties set by people are replaced; `servo catalog set` adds single ones.
+    An empty description withdraws it.
     """
     changes = details.changes(clear)
     catalog_options.something(**changes)

@@ -29,7 +29,7 @@ Expected = Annotated[
     int | None,
     option(
         "N",
-        "Refuse if the row version is another one by now (see `show`).",
+        "Refuse if the row version has changed (see `show`).",
         "--expected-version",
         min=0,
     ),

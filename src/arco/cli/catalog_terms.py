@@ -58,7 +58,7 @@ def update(
     link: Links = None,
     expected_version: Expected = None,
 ) -> None:
-    """Change the given fields. Owners and links are replaced as a whole."""
+    """Change the given fields. Owners and links are replaced."""
     something(description=description, owner=owner, link=link)
     done = session.open().commands.governance.update_term(
         term,
@@ -113,7 +113,7 @@ def drop(
     session: Session,
     term: Term,
     force: Annotated[
-        bool, flag("--force", "Drop it although it is used: who uses it goes on naming it.")
+        bool, flag("--force", "Drop the term even if it is used; existing references stay.")
     ] = False,
 ) -> None:
     """Drop a term. Refused while something uses it."""

@@ -25,7 +25,7 @@ if deferral.LOADED:
     from arco.execution.version_diff import ColumnChange, KeyChanges, RowChange
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
-    from arco.remote.data_answers import Asked, remote_comparison
+    from arco.remote.data_answers import RemoteAsset, remote_comparison
     from servo.contract.task import ColumnInfo
 
 
@@ -52,22 +52,24 @@ def compare(
     after: Annotated[str, argument("B", "The second version: number, id or `current`.")],
     partition: OnePartition = None,
     key: Annotated[
-        list[str] | None, option("NAME,…", "Compare rows by these columns, which name a row.")
+        list[str] | None, option("NAME,…", "Match rows by these columns, which must be unique.")
     ] = None,
     examples: Annotated[
         int, option("N", "Show at most N rows of each kind of change.", min=0, max=1_000)
     ] = 5,
     engine: Annotated[
         DiffEngine,
-        option("ENGINE", "What compares rows: duckdb, spark, or auto: Spark above 256 MiB."),
+        option(
+            "ENGINE", "The engine that compares rows: duckdb, spark, or auto (Spark above 256 MiB)."
+        ),
     ] = DiffEngine.auto,
     reveal: Reveal = False,
 ) -> None:
     """Compare two versions of a partition.
 
-    Columns, row counts and statistics are compared. With --key also row by row: what was added,
-    removed and changed, with examples. Values of personal and restricted columns are masked,
-    unless --reveal is given.
+    Columns, row counts and statistics are compared. With --key also rows: added, removed and
+    changed ones, with examples. Values of personal and restricted columns are masked, unless
+    --reveal is given.
     """
     workspace = session.open()
     snapshot = workspace.read.snapshot(session.at())
@@ -82,7 +84,7 @@ def compare(
         )
     if session.api:
         comparison = remote_comparison(
-            Asked(workspace, asset, snapshot.generation),
+            RemoteAsset(workspace, asset, snapshot.generation),
             (one, other),
             key=key or (),
             examples=examples,

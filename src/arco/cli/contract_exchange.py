@@ -89,16 +89,16 @@ def import_(
     session: Session,
     file: Annotated[Path, argument("FILE", "A document of version 3 of the standard.")],
     asset: Annotated[
-        str, option("NAMESPACE.NAME", "The asset, if the schema's name is none.")
+        str, option("NAMESPACE.NAME", "The asset, if the schema is not named like it.")
     ] = "",
     schema: Annotated[str, option("NAME", "The schema, if the document has several.")] = "",
-    dry_run: Annotated[bool, flag("--dry-run", "Check it, and change nothing.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only check the document; change nothing.")] = False,
     expected: Expected = None,
 ) -> None:
     """Declare the contract of an asset from a document of the Open Data Contract Standard.
 
-    A contract belongs to who declares it: one that is in code is changed there. A change that
-    breaks a promise needs a higher first number of the version.
+    A contract that is declared in code is changed in code. A change that breaks a promise needs a
+    higher first number of the version.
     """
     workspace = session.open()
     imported = from_odcs(read_document(file), asset=asset, schema=schema)

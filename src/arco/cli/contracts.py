@@ -26,9 +26,9 @@ if deferral.LOADED:
     from arco.cli.contract_exchange import read_document
     from arco.cli.live import partition_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid
-    from arco.remote.data_answers import Asked, remote_contract_report
+    from arco.remote.data_answers import RemoteAsset, remote_contract_report
     from servo.contract.manifest import ContractStatement
 
 app = group("contracts", "Show, check, import and export contracts.")
@@ -52,7 +52,7 @@ def list_(
     namespace: Annotated[str, option("NAME", "Only of assets in this namespace.")] = "",
     breached: Annotated[bool, flag("--breached", "Only contracts that are broken now.")] = False,
 ) -> None:
-    """List the contracts of assets, and whether they are kept."""
+    """List the contracts of assets and whether they are kept."""
     snapshot = session.open().read.snapshot(session.at())
     contracts = [
         each
@@ -88,7 +88,7 @@ def list_(
     takes=["at"],
 )
 def show(session: Session, key: AssetArgument, version: VersionOption = "") -> None:
-    """Show what the contract of an asset promises, to whom, and its newest breaches."""
+    """Show the contract of an asset: promises, consumers and newest breaches."""
     snapshot = session.open().read.snapshot(session.at())
     reader = ContractReader(snapshot)
     if version:
@@ -196,7 +196,7 @@ def diff(
     old: Annotated[str, argument("FROM", "A version; default: the one before TO.")] = "",
     new: Annotated[str, argument("TO", "A version; default: the newest.")] = "",
 ) -> None:
-    """Compare two versions of a contract, and say what breaks its consumers."""
+    """Compare two versions of a contract, and mark changes that break consumers."""
     snapshot = session.open().read.snapshot(session.at())
     before, after = ContractReader(snapshot).pair(key, old, new)
     changes = contract_changes(before, after)
@@ -230,7 +230,7 @@ def _breaks(change: ContractChange) -> Text:
 
 @command(app, "history", example="servo contracts history sales.orders", takes=["at"])
 def history(session: Session, key: AssetArgument, limit: Limit = 20) -> None:
-    """List what became of a contract: its versions, accepted breaks, and breaches."""
+    """List the history of a contract: versions, accepted breaks and breaches."""
     snapshot = session.open().read.snapshot(session.at())
     reader = ContractReader(snapshot)
     versions, breaches = reader.versions(key), reader.breaches(key)
@@ -316,13 +316,13 @@ def check(
     partition: OnePartition = None,
     version: VersionOption = "",
     file: Annotated[
-        Path | None, option("FILE", "A document of the standard, instead of what is declared.")
+        Path | None, option("FILE", "A document of the standard, instead of the declared contract.")
     ] = None,
 ) -> None:
-    """Compare the current version of an asset with its contract, without running it.
+    """Check the current version of an asset against its contract, without a run.
 
-    Without a partition: the one that was written last. Reads the footers of its files, and the
-    columns that checks name. The exit code is 1 if a promise is broken.
+    The default is the partition that was written last. Reads the footers of its files, and the
+    columns that checks use. The exit code is 1 if a promise is broken.
     """
     workspace = session.open()
     at = session.at()
@@ -339,7 +339,7 @@ def check(
                 "the API checks contracts that are declared, not those of files",
                 hint="see `servo contracts import --dry-run`",
             )
-        asked = Asked(workspace, key, snapshot.generation)
+        asked = RemoteAsset(workspace, key, snapshot.generation)
         report = remote_contract_report(asked, partition or (), version, is_newest=at is None)
     else:
         judge = ContractJudge(snapshot, workspace.library, workspace.store, workspace.clock)
@@ -381,7 +381,7 @@ def _show_report(session: Session, generation: int, report: ContractReport) -> N
     takes=WRITES,
 )
 def remove(session: Session, key: AssetArgument, reason: Reason, expected: Expected = None) -> None:
-    """Take back a contract that was declared by command; its history stays."""
+    """Remove a contract that was declared by command; its history stays."""
     done = session.open().commands.contracts.withdraw(
         key, reason=reason, expected_version=expected, idempotency_key=session.idempotency_key
     )

@@ -19,7 +19,7 @@ if deferral.LOADED:
     from arco.answers.cost_report import CostReport, CostSum, first_day
     from arco.cli import render
     from arco.cli.session import Session
-    from arco.cli.shorts import shorts
+    from arco.cli.short_ids import shorts
     from arco.worker.pricing import Pricing
 
 BAR = 12
@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
 
 def costs(
     session: Session,
-    by: Annotated[GroupBy, typer.Option(help="How to group the lines.")] = GroupBy.asset,
+    by: Annotated[GroupBy, typer.Option(help="Group by asset, day or run.")] = GroupBy.asset,
     days: Annotated[
         int, option("N", "Include the last N days, today included (UTC).", min=1, max=36_500)
     ] = 30,
@@ -59,8 +59,8 @@ def costs(
 ) -> None:
     """Show the CPU time, memory, bytes and cost of tasks.
 
-    Every attempt counts, also a failed one. CPU is the time of the task's process and of
-    Spark's executors; memory is the peak, multiplied by the duration.
+    Every attempt counts, including failed ones. CPU is the time of the task's process and of
+    Spark's executors; memory is the peak multiplied by the duration.
     """
     workspace = session.open()
     prices = None if pricing is None else Pricing.read(pricing)

@@ -58,18 +58,20 @@ def dev(
     host: Annotated[str, option("ADDRESS", "A loopback address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None,
-        option("PORT", f"Default: {PORT}, or any that is free.", min=0, max=65_535),
+        option("PORT", f"Default: {PORT}, or any free port.", min=0, max=65_535),
     ] = None,
-    no_open: Annotated[bool, flag("--no-open", "Only print the link; open no browser.")] = False,
+    no_open: Annotated[
+        bool, flag("--no-open", "Print the link and do not open a browser.")
+    ] = False,
     slots: Annotated[int, option("N", "Maximum number of concurrent tasks.", min=1)] = 4,
 ) -> None:
-    """Run everything that the project in this folder needs.
+    """Run a local installation for the project in this folder.
 
-    That is an orchestrator, a worker, the HTTP API and the web page. Each save is deployed. A
-    save that cannot be deployed is reported here and on the page, and runs go on with the last
-    deployment. Schedules, sensors and automation run. Tasks run in processes of their own.
+    It starts an orchestrator (with schedules, sensors and automation), a worker, the HTTP API and
+    the web page, and deploys each save. A failed deployment is reported here and on the web page;
+    runs continue with the last deployment. Tasks run in separate processes.
 
-    The workspace is in the folder `.arco`, unless --store, ARCO_STORE or `arco.toml` name another
+    The workspace is in the folder `.arco`, unless --store, ARCO_STORE or `arco.toml` set another
     store. Ctrl-C stops everything; running tasks have a few seconds to end.
     """
     folder = Path.cwd()

@@ -19,7 +19,7 @@ if deferral.LOADED:
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.states import TaskState
 
-app = group("limits", "Show and set limits of tasks, runs and pools.")
+app = group("limits", "Show and set limits on tasks, runs and pools.")
 
 Scope = Annotated[str, argument("SCOPE", "workspace, tenant:NAME, tenant:* or pool:NAME.")]
 
@@ -33,10 +33,10 @@ def register(root: typer.Typer) -> None:
 
 @command(app, "list", example="servo limits list --json")
 def list_(session: Session) -> None:
-    """List limits with their values and what is in use now.
+    """List limits with their values and current use.
 
-    Limits of the workspace are listed whether or not they are set; a pool is listed if it has
-    a size, or if a deployed asset names it. Without a size, a pool has no limit.
+    Limits of the workspace are always listed; a pool is listed if it has a size, or if a deployed
+    asset uses it. Without a size, a pool has no limit.
     """
     workspace = session.open().of_all_namespaces("limits")
     reader = workspace.read.orchestration()
@@ -80,18 +80,16 @@ def set_(
         list[str],
         argument(
             "[LIMIT] VALUE",
-            "The name of a limit and its value. For a pool the value alone: its slots.",
+            "The name of a limit and its value. For a pool only the value: its slots.",
         ),
     ],
-    new: Annotated[
-        bool, flag("--new", "The pool may be one that no deployed asset names yet.")
-    ] = False,
+    new: Annotated[bool, flag("--new", "Allow a pool that no deployed asset uses yet.")] = False,
     reason: Reason = "",
 ) -> None:
-    """Set a limit. All orchestrators apply it the next time they read the store.
+    """Set a limit. All orchestrators apply it when they next read the store.
 
-    Tasks and runs that have started continue, even if they exceed the new limit. `servo limits
-    list` shows the names of all limits.
+    Running tasks continue, even if they exceed the new limit. `servo limits list` shows the names
+    of all limits.
     """
     *names, value = limit
     if len(names) > 1 or (not names and not scope.startswith("pool:")):
@@ -116,12 +114,12 @@ def set_(
 def unset(
     session: Session,
     scope: Scope,
-    limit: Annotated[str, argument("[LIMIT]", "The limit; for a pool it may be left out.")] = "",
+    limit: Annotated[str, argument("[LIMIT]", "The limit; optional for a pool.")] = "",
     reason: Reason = "",
 ) -> None:
-    """Remove a limit: without it there is none, or its default (see `servo limits list`)."""
+    """Remove a limit. Its default applies, if it has one (see `servo limits list`)."""
     if not limit and not scope.startswith("pool:"):
-        raise Invalid("which limit is to be unset", hint="see `servo limits list`")
+        raise Invalid("the name of the limit is missing", hint="see `servo limits list`")
     workspace = session.open()
     done = workspace.commands.limits.unset(scope, limit, reason=reason)
     _answer(session, workspace, done.scope, done.name)
@@ -130,9 +128,8 @@ def unset(
 def pause(session: Session, reason: Reason = "") -> None:
     """Pause dispatch: no task and no run starts.
 
-    It holds for the whole workspace, until `servo resume`. Running and queued tasks go on.
-    Schedules tick, and their requests wait; `servo run` is refused. Orchestrators and workers
-    keep running.
+    It applies to the whole workspace, until `servo resume`. Running and queued tasks continue.
+    Requests wait; `servo run` is refused. Orchestrators and workers keep running.
     """
     workspace = session.open()
     was_paused = workspace.read.orchestration().limits().is_paused
@@ -158,7 +155,7 @@ def pause(session: Session, reason: Reason = "") -> None:
 def resume(session: Session, reason: Reason = "") -> None:
     """Resume dispatch after `servo pause`.
 
-    Tasks that are ready start, and requests that waited are planned.
+    Tasks that are READY start, and waiting requests are planned.
     """
     workspace = session.open()
     workspace.commands.limits.resume(reason=reason)

@@ -34,11 +34,11 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(session: Session) -> None:
-    """Check this machine and the store, and say what to do.
+    """Check this machine and the store.
 
-    It looks at the store (reads, writes and conditional creates), the workspace, the clock
-    against the store's, the signing keys, Java, Spark, memory and disk. The exit code is 1 if
-    a check fails. Lack of Java or Spark is a failure if deployed assets use Spark.
+    It checks the store (reads, writes and conditional creates), the workspace, the clock, the
+    signing keys, Java, Spark, memory and disk, and prints a hint for each problem. The exit code
+    is 1 if a check fails. Missing Java or Spark is a failure if deployed assets use Spark.
     """
     checks = _checks(session)
     healthy = all(check.status != "fail" for check in checks)
@@ -82,7 +82,7 @@ def version(
     session: Session,
     everything: Annotated[
         bool,
-        flag("--all", "Also Python, Java, Spark, other libraries, and the formats of the store."),
+        flag("--all", "Include Python, Java, Spark, other libraries, and store formats."),
     ] = False,
 ) -> None:
     """Show the version of Arco."""

@@ -27,7 +27,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.older_version import note_older_version
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
 
 Selection = Annotated[
     list[str] | None, argument("SELECTION", "Assets, as in `servo run`; all by default.")
@@ -70,7 +70,7 @@ def explain(
         list[str] | None,
         option(
             "KEY",
-            "The partition to explain: date=2026-01-31. By default the one that matters most.",
+            "The partition to explain: date=2026-01-31. Default: the most relevant one.",
             "--partition",
             "-p",
         ),
@@ -79,8 +79,7 @@ def explain(
     """Explain why an asset or a run is in its state.
 
     An asset may be stale, failed, blocked, empty, expensive or different. The chain begins with
-    what was asked for and ends with the first cause, with the recorded facts and the commands
-    that help.
+    the asset or run and ends with the first cause, with recorded facts and suggested commands.
     """
     answers = session.open().answers(session.at())
     explanation = answers.explain(subject, partition or ())
@@ -107,10 +106,11 @@ def health(
     ] = None,
     limit: Limit = 100,
 ) -> None:
-    """Show how healthy assets are, the worst first.
+    """Show the health of assets, worst first.
 
-    UNHEALTHY: outside its freshness policy, or an output is held. WARNING: the last attempt or a
-    partition failed, or less than 95 % of the recent checks passed. UNKNOWN: nothing was made yet.
+    UNHEALTHY: the SLA or freshness policy is violated, or an output is held. WARNING: the last
+    attempt or a partition failed, or less than 95 % of the recent checks passed. UNKNOWN: there
+    is no version yet.
     """
     answers = session.open().answers(session.at())
     everything = answers.health(selection or ())
@@ -139,10 +139,10 @@ def health(
 
 
 def recommend(session: Session, selection: Selection = None, limit: Limit = 100) -> None:
-    """Recommend what to improve, from what is recorded.
+    """Recommend improvements, based on recorded outputs and attempts.
 
-    Retries, small files, skewed partitions, wide windows that are read in full, checks that fail
-    often or have never failed, and assets that no other asset reads.
+    Considered are retries, small files, skewed partitions, wide windows, checks that fail often
+    or have never failed, and assets that no other asset reads.
     """
     answers = session.open().answers(session.at())
     recommendations = answers.recommend(selection or ())

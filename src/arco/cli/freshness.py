@@ -34,12 +34,12 @@ def freshness(
     selection: Annotated[
         list[str] | None, argument("SELECTION", "Assets, as in `servo run`; all by default.")
     ] = None,
-    stale: Annotated[bool, flag("--stale", "Only what is stale.")] = False,
+    stale: Annotated[bool, flag("--stale", "Only stale ones.")] = False,
     limit: LineLimit = 100,
 ) -> None:
-    """Show how fresh the assets with a freshness policy are.
+    """Show the status of assets with a freshness policy.
 
-    An asset with periods is STALE when its newest period that is due is missing. Any other is
+    An asset with a time dimension is STALE when the newest due period is missing. Any other is
     STALE when its version is too old; each of its partitions is shown.
     """
     workspace = session.open()

@@ -62,19 +62,21 @@ def register(app: typer.Typer) -> None:
 def serve_http(
     session: Session,
     host: Annotated[str, option("ADDRESS", "The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, option("PORT", "0: any that is free.", min=0, max=65_535)] = 8321,
-    tls_cert: Annotated[Path | None, option("FILE", "The certificate, in PEM.")] = None,
-    tls_key: Annotated[Path | None, option("FILE", "Its key, in PEM.")] = None,
+    port: Annotated[int, option("PORT", "0 means any free port.", min=0, max=65_535)] = 8321,
+    tls_cert: Annotated[Path | None, option("FILE", "The TLS certificate, in PEM format.")] = None,
+    tls_key: Annotated[
+        Path | None, option("FILE", "The key of the certificate, in PEM format.")
+    ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        option("ADDRESS", "A proxy, or network of them, that ends TLS. Repeatable."),
+        option("ADDRESS", "Address or network of a proxy that terminates TLS. Repeatable."),
     ] = None,
     serves: Annotated[
         list[str] | None,
-        option("TENANT/NAME", "A workspace of the store; default: the chosen one. Repeatable."),
+        option("TENANT/NAME", "A workspace to serve; default: the configured one. Repeatable."),
     ] = None,
     name: Annotated[
-        list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
+        list[str] | None, option("HOST", "Allowed host names; default: any. Repeatable.")
     ] = None,
     dataset_namespace: Annotated[
         list[str] | None,
@@ -93,24 +95,27 @@ def serve_http(
         ),
     ] = None,
     rate: Annotated[
-        float, option("N", "Requests that one caller may send in a second, on average.", min=0.1)
+        float, option("N", "Maximum average requests per second of one caller.", min=0.1)
     ] = 50.0,
     send_files: Annotated[
         bool,
-        flag("--send-files", "Send files of tables myself: browsers cannot reach the store."),
+        flag(
+            "--send-files",
+            "Send table files through the server, if browsers cannot reach the store.",
+        ),
     ] = False,
     drain: Annotated[
-        float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
+        float, option("S", "Seconds that running requests may take after SIGTERM.", min=0.0)
     ] = 20.0,
 ) -> None:
     """Serve the HTTP API and the web page.
 
-    Callers send an API key (`servo auth keys`), or a token of the issuer in `[auth]` of
-    `arco.toml`. On a loopback address the server also prints a token of its own, and a link that
-    works once. On any other address TLS is required, here or in a trusted proxy.
+    Callers authenticate with an API key (`servo auth keys`) or a token of the issuer in `[auth]` of
+    `arco.toml`. On a loopback address the server also prints a token, and a link that works once.
+    On any other address TLS is required, here or in a trusted proxy.
 
-    The access log is on stderr, as JSON lines. After SIGTERM no new connections are accepted, and
-    requests that are under way may finish.
+    The access log goes to stderr, as JSON lines. After SIGTERM no new connections are accepted,
+    and running requests may finish.
     """
     session.require_store()
     binding = Binding(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
@@ -169,7 +174,7 @@ def build_server(
         oidc = OidcAuthenticator(verifier, auth, directories)
         authenticators.append(oidc)
         if auth.has_login:
-            login = _login(auth, verifier, oidc, directories, served[0], is_local=is_local)
+            login = _login(auth, verifier, oidc, served[0], is_local=is_local)
             authenticators.append(login.sessions)
     local = None
     if is_local:
@@ -186,7 +191,6 @@ def _login(
     auth: AuthSettings,
     verifier: TokenVerifier,
     oidc: OidcAuthenticator,
-    directories: Directories,
     home: ServedWorkspace,
     *,
     is_local: bool,
@@ -200,7 +204,6 @@ def _login(
     sessions = Sessions(
         Sealer(session_key(workspace.store)),
         oidc,
-        directories,
         KeySource(home),
         workspace.clock.now,
     )

@@ -25,16 +25,16 @@ if deferral.LOADED:
     from servo.contract.keys import AssetKey
     from servo.contract.task import CheckResult
 
-app = group("ingest", "Record outputs, checks and lineage of tables that others write.")
+app = group("ingest", "Record outputs, checks and lineage of external tables.")
 
 ReportId = Annotated[
-    str, option("ID", "Of the write elsewhere: each counts once, and reports of one id add up.")
+    str, option("ID", "The id of the external write; reports with the same id are combined.")
 ]
 Partition = Annotated[
-    str, option("KEY", "The partition's key, as answers have it.", "--partition", "-p")
+    str, option("KEY", "The partition key, for example date=d:2026-01-31.", "--partition", "-p")
 ]
-Producer = Annotated[str, option("NAME", "Which program reports it.")]
-Job = Annotated[str, option("NAME", "Its job.")]
+Producer = Annotated[str, option("NAME", "The reporting program.")]
+Job = Annotated[str, option("NAME", "The job of the reporting program.")]
 
 
 @command(
@@ -46,19 +46,19 @@ Job = Annotated[str, option("NAME", "Its job.")]
 )
 def openlineage(
     session: Session,
-    file: Annotated[Path, argument("FILE", "Run events of OpenLineage, one JSON to a line.")],
+    file: Annotated[Path, argument("FILE", "OpenLineage run events, one JSON object per line.")],
     dataset_namespace: Annotated[
         list[str] | None,
         option(
             "DATASETS=NAMESPACE",
-            "The namespace of assets for one of datasets, or one and a schema. Repeatable.",
+            "Map a dataset namespace, optionally with a schema, to a namespace. Repeatable.",
         ),
     ] = None,
 ) -> None:
     """Record run events of OpenLineage: outputs, columns, checks and lineage.
 
-    Events of one run add up, in any order, and however often. Datasets that are no assets become
-    some: `schema.name` of a dataset is `namespace.name`.
+    Events of one run are combined, in any order; duplicates have no effect. Missing assets are
+    created: `schema.name` of a dataset becomes `namespace.name`.
     """
     namespaces = parse_namespaces(dataset_namespace or ())
     commands = session.open().commands.ingest
@@ -67,7 +67,7 @@ def openlineage(
         try:
             event = msgspec.json.decode(line, type=OpenLineageEvent)
         except msgspec.DecodeError as error:
-            raise Invalid(f"line {number} of {file} is no event of OpenLineage: {error}") from None
+            raise Invalid(f"line {number} of {file} is not an OpenLineage event: {error}") from None
         outcome = commands.openlineage_event(event, namespaces=namespaces)
         if outcome is not None:
             outcomes.append(outcome)
@@ -101,17 +101,15 @@ def output(
     id: ReportId,
     partition: Partition = "",
     state: Annotated[str, option("STATE", "running, succeeded, failed or aborted.")] = "succeeded",
-    rows: Annotated[int | None, option("N", "How many rows it has.", min=0)] = None,
-    bytes: Annotated[int | None, option("N", "How large it is.", min=0)] = None,
-    files: Annotated[int | None, option("N", "How many files it has.", min=0)] = None,
+    rows: Annotated[int | None, option("N", "Number of rows.", min=0)] = None,
+    bytes: Annotated[int | None, option("N", "Size in bytes.", min=0)] = None,
+    files: Annotated[int | None, option("N", "Number of files.", min=0)] = None,
     location: Annotated[str, option("URL", "Where it is.")] = "",
-    input: Annotated[
-        list[str] | None, option("ASSET", "An asset that it was made of. Repeatable.")
-    ] = None,
+    input: Annotated[list[str] | None, option("ASSET", "An input asset. Repeatable.")] = None,
     producer: Producer = "",
     job: Job = "",
 ) -> None:
-    """Record an output of an asset that others write."""
+    """Record an output of an external asset."""
     workspace = session.open()
     commands = workspace.commands.ingest
     event = OutputReported(
@@ -153,14 +151,14 @@ def check(
     key: AssetArgument,
     name: Annotated[str, argument("CHECK", "The check's name.")],
     id: ReportId,
-    failed: Annotated[bool, flag("--failed", "It did not pass.")] = False,
-    failing: Annotated[int | None, option("N", "Rows that do not fit.", min=0)] = None,
-    message: Annotated[str, option("TEXT", "What it found.")] = "",
+    failed: Annotated[bool, flag("--failed", "The check failed.")] = False,
+    failing: Annotated[int | None, option("N", "Number of failing rows.", min=0)] = None,
+    message: Annotated[str, option("TEXT", "Message of the check.")] = "",
     partition: Partition = "",
     producer: Producer = "",
     job: Job = "",
 ) -> None:
-    """Record what a check of others has found in an asset. It gates nothing."""
+    """Record the result of an external check of an asset. It does not gate outputs."""
     workspace = session.open()
     result = CheckResult(
         name=name,
@@ -187,7 +185,7 @@ def check(
 
 @command(app, "list", example="servo ingest list crm.contacts", takes=["at"])
 def list_(session: Session, key: AssetArgument, limit: Limit = 20) -> None:
-    """List outputs of an asset that others have reported in the last 30 days, newest first."""
+    """List external outputs of an asset reported in the last 30 days, newest first."""
     snapshot = session.open().read.snapshot(session.at())
     asset_id = CatalogReader(snapshot).asset_id(AssetKey.parse(key))
     rows = IngestReader(snapshot).outputs(asset_id)

@@ -63,13 +63,13 @@ def init(
         option(
             "TEMPLATE",
             "starter: Python, Spark, SQL, checks, a schedule and a test. shop: a larger "
-            "example. dbt: beside a dbt project. empty: one asset.",
+            "example. dbt: for use with a dbt project. empty: one asset.",
         ),
     ] = "starter",
 ) -> None:
     """Create a project: a folder with assets and tests.
 
-    The project works as it is, with a workspace of its own in its folder `.arco`. Nothing is
+    The project runs without changes, with a workspace in its folder `.arco`. No file is
     overwritten: the folder must be new or empty.
 
     To check a store for a workspace, such as a bucket, see `servo admin init`.

@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.older_version import note_older_version
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid, NotFound, Unreadable
     from arco.lineage.reader import Impact, LineageReader, Node, is_by_names
     from arco.lineage.tables import EdgeRow, ExecutionRow
@@ -32,7 +32,7 @@ if deferral.LOADED:
     from servo.contract.task import DIRECT
 
 
-app = group("lineage", "Show where data comes from, and what uses it.")
+app = group("lineage", "Show where data comes from and what uses it.")
 
 Target = Annotated[
     str, argument("ASSET[.COLUMN]", "The asset, namespace.name, or one of its columns.")
@@ -50,7 +50,7 @@ def show(
     depth: Depth = 10,
     limit: Annotated[int, option("N", "Show at most N of the newest outputs.", min=1)] = 10,
 ) -> None:
-    """Show where an asset or a column comes from, or what uses it.
+    """Show the sources of an asset or a column, or what uses it.
 
     Every step has a kind. Values flow by identity, transformation or aggregation; filter,
     join, group_by, sort, window and conditional only influence rows or values. Masked
@@ -153,8 +153,8 @@ def inputs(
             )
 
 
-End = Annotated[str, argument("SOURCE", "The asset, or its column, that data comes from.")]
-OtherEnd = Annotated[str, argument("TARGET", "The asset, or its column, that it goes to.")]
+End = Annotated[str, argument("SOURCE", "The asset or column that data comes from.")]
+OtherEnd = Annotated[str, argument("TARGET", "The asset or column that data goes to.")]
 
 
 @command(
@@ -175,13 +175,13 @@ def add(
     masked: Annotated[
         bool, flag("--masked", "Between columns: the values cannot be recovered.")
     ] = False,
-    owner: Annotated[str, option("OWNER", "Who answers for the edge.")] = "",
-    description: Annotated[str, option("TEXT", "What moves the data.")] = "",
+    owner: Annotated[str, option("OWNER", "Who is responsible for the edge.")] = "",
+    description: Annotated[str, option("TEXT", "The program that moves the data.")] = "",
 ) -> None:
-    """Record that an asset or column comes from another, where no code of Arco says so.
+    """Add a lineage edge between assets or columns that Arco cannot detect.
 
-    The edge stays until it is removed; no output and no deployment changes it. Adding it
-    again changes its owner and description.
+    The edge stays until it is removed; outputs and deployments do not change it. Adding it again
+    updates its owner and description.
     """
     if kind not in DIRECT:
         raise Invalid(f"{kind!r} is not a kind of edge", hint=f"one of {', '.join(DIRECT)}")
@@ -201,8 +201,8 @@ def add(
 def remove(session: Session, source: End, target: OtherEnd) -> None:
     """Remove an edge that `servo lineage add` has added.
 
-    Edges that code has leave with a deployment of code that does not have them. Removing the
-    edge between two assets removes the added edges between their columns.
+    Edges that come from code are removed by a deployment without them. Removing the edge between
+    two assets also removes the manual edges between their columns.
     """
     done = session.open().commands.lineage.remove(
         parsed_node(source), parsed_node(target), idempotency_key=session.idempotency_key
@@ -253,7 +253,7 @@ def _node(session: Session, reader: LineageReader, target: str) -> Node:
     edges = reader.edges(node.asset)
     if coverage is None and is_by_names(reader.snapshot):
         raise Unreadable(
-            "the lineage of this workspace is of an older version, which had it by names",
+            "the lineage of this workspace was recorded by an older version",
             hint="run `servo admin rebuild`: it computes the tables again from the log",
         )
     note_older_version(session, reader.snapshot)

@@ -43,15 +43,13 @@ def import_dbt(
         list[str] | None,
         option("SCHEMA=NAMESPACE", "The namespace of a schema, or database.schema. Repeatable."),
     ] = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Show what would change, and change nothing.")] = (
-        False
-    ),
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would change.")] = (False),
 ) -> None:
-    """Import models, sources, seeds and snapshots of a dbt project, and their lineage.
+    """Import models, sources, seeds and snapshots of a dbt project with their lineage.
 
-    They become assets: schema.name of the database is namespace.name. Importing the same files
-    again changes nothing; what a newer manifest does not have any more leaves. What code and
-    people say of an asset stays, and comes before what dbt says.
+    They become assets: schema.name in the database becomes namespace.name. Importing the same
+    files again changes nothing; assets that a newer manifest no longer has are removed. Metadata
+    set by code or people takes precedence over that of dbt.
     """
     namespaces = parse_map(namespace_map or ())
     with progress() as report:
@@ -62,7 +60,7 @@ def import_dbt(
 
 
 def imports(session: Session) -> None:
-    """List what was imported: the newest import of each source."""
+    """List the newest import of each source."""
     reader = session.open().of_all_namespaces("imports").read.imports(session.at())
     rows = reader.imports()
     if session.json:
@@ -89,9 +87,10 @@ def imports(session: Session) -> None:
 
 def remove_import(
     session: Session,
-    source: Annotated[str, argument("SOURCE", "As `servo lineage imports` has it.")],
+    source: Annotated[str, argument("SOURCE", "The source, as listed by `servo lineage imports`.")],
 ) -> None:
-    """End an import: its lineage leaves, and assets that nobody else has become inactive."""
+    """Remove an import: its lineage is removed, and assets without another source become
+    inactive."""
     result = session.open().commands.imports.remove(source)
     _show(session, result, dry_run=False)
 

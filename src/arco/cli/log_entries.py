@@ -31,7 +31,7 @@ replace = msgspec.structs.replace
 UNTYPED = EventTypes(())
 """Payloads stay raw, so that an event of any type can be shown."""
 
-Wanted = Callable[[str], bool]
+TypeFilter = Callable[[str], bool]
 
 
 class LogEntry(NamedTuple):
@@ -40,13 +40,13 @@ class LogEntry(NamedTuple):
     """Whether a rollback has taken it back."""
 
 
-def of_types(patterns: Sequence[str]) -> Wanted:
+def of_types(patterns: Sequence[str]) -> TypeFilter:
     if not patterns:
         return lambda type_: True
     return lambda type_: any(fnmatch.fnmatchcase(type_, pattern) for pattern in patterns)
 
 
-def newest(snapshot: Snapshot, count: int, matches: Wanted = of_types(())) -> list[LogEntry]:
+def newest(snapshot: Snapshot, count: int, matches: TypeFilter = of_types(())) -> list[LogEntry]:
     """The last `count` events, in order, reading no more segments than that takes."""
     entries: list[LogEntry] = []
     above, reach = snapshot.position, max(count, REACH)
@@ -63,7 +63,7 @@ def newest(snapshot: Snapshot, count: int, matches: Wanted = of_types(())) -> li
 
 
 def since(
-    snapshot: Snapshot, first: int, matches: Wanted = of_types(()), limit: int | None = None
+    snapshot: Snapshot, first: int, matches: TypeFilter = of_types(()), limit: int | None = None
 ) -> Iterator[LogEntry]:
     """Events from a position on, up to the snapshot's."""
     rows = segments(snapshot, first)
@@ -80,7 +80,7 @@ def since(
 
 
 def _entries(
-    store: Store, row: SegmentRow, spans: Sequence[Span], matches: Wanted
+    store: Store, row: SegmentRow, spans: Sequence[Span], matches: TypeFilter
 ) -> Iterator[LogEntry]:
     for recorded in segment.decode(read_segment(store, row, ()), UNTYPED):
         if matches(recorded.event.type):

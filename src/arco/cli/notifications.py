@@ -14,7 +14,7 @@ if deferral.LOADED:
     from arco.cli.channel_courier import channel_courier
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Error, Invalid
     from arco.notifications.channels import SmtpChannel
     from arco.notifications.message import NotificationText, message_of
@@ -23,7 +23,7 @@ if deferral.LOADED:
 
 app = group("notifications", "Show notifications and open alerts; test channels.")
 
-Id = Annotated[str, argument("NOTIFICATION", "The id of a notification, or its beginning.")]
+Id = Annotated[str, argument("NOTIFICATION", "The id of a notification, or its first characters.")]
 
 
 @command(app, "list", example="servo notifications list --state FAILED", takes=["at"])
@@ -32,10 +32,9 @@ def list_(
     limit: Limit = 20,
     state: Annotated[str | None, option("STATE", "Only notifications in this state.")] = None,
 ) -> None:
-    """List notifications, newest first, and whether they arrived.
+    """List notifications and their delivery state, newest first.
 
-    A notification is PENDING until an orchestrator sends it, SENDING, and then DELIVERED, or
-    FAILED after its last attempt.
+    A notification is PENDING, then SENDING, then DELIVERED, or FAILED after its last attempt.
     """
     if state is not None and state.upper() not in NotificationState.__members__:
         states = ", ".join(NotificationState)
@@ -69,7 +68,7 @@ def list_(
 
 @command(app, "show", example="servo notifications show 3f9a0c", takes=["at"])
 def show(session: Session, notification: Id) -> None:
-    """Show a notification: what it says, to whom, and what became of it."""
+    """Show a notification: its text, its recipient and its delivery attempts."""
     reader = session.open().read.notifications(session.at())
     row = reader.notification(notification)
     if session.json:
@@ -95,9 +94,9 @@ def show(session: Session, notification: Id) -> None:
 
 @command(app, "alerts", example="servo notifications alerts", takes=["at"])
 def alerts(session: Session) -> None:
-    """List open alerts: what failed, and has not recovered.
+    """List open alerts: failures that have not recovered.
 
-    Of a subject with an open alert nothing is told again.
+    While an alert is open, its subject is not reported again.
     """
     reader = session.open().read.notifications(session.at())
     rows = reader.alerts()
@@ -143,11 +142,11 @@ def rules(session: Session) -> None:
 def test(
     session: Session,
     channel: Annotated[str, argument("CHANNEL", "The name of a channel.")],
-    to: Annotated[str, option("ADDRESS", "Write to this address, as if to an owner.")] = "",
+    to: Annotated[str, option("ADDRESS", "Send to this address, as to an owner.")] = "",
 ) -> None:
-    """Send a test message over a channel of `arco.toml` now, and show what happened.
+    """Send a test message through a channel of `arco.toml`, and show the response.
 
-    It goes from this machine, with this machine's secrets. Nothing is stored.
+    It is sent from this machine, with this machine's secrets. Nothing is stored.
     """
     if to and not is_address(to):
         raise Invalid(f"{to!r} is not an e-mail address", hint="write --to ana@example.org")
@@ -182,7 +181,7 @@ def test(
 
 @command(app, "retry", example="servo notifications retry 3f9a0c", takes=["actor"])
 def retry(session: Session, notification: Id) -> None:
-    """Send a notification again that FAILED. An orchestrator does it."""
+    """Retry a FAILED notification. An orchestrator sends it."""
     workspace = session.open()
     workspace.commands.notifications.retry(notification)
     row = workspace.read.notifications().notification(notification)

@@ -50,7 +50,7 @@ _COMMON: dict[str, Any] = {
     "tenant": Annotated[str | None, option("NAME", "The storage tenant. [ARCO_TENANT; default]")],
     "workspace": Annotated[str | None, option("NAME", "The workspace. [ARCO_WORKSPACE; main]")],
     "json": Annotated[bool, flag("--json", "Print JSON.")],
-    "wide": Annotated[bool, flag("--wide", "Print whole lines, however wide the terminal is.")],
+    "wide": Annotated[bool, flag("--wide", "Do not wrap or truncate lines.")],
     "debug": Annotated[bool, flag("--debug", "Show the traceback of an error. [ARCO_DEBUG]")],
 }
 _GROUPS: dict[str, dict[str, Any]] = {

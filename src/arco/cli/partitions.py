@@ -16,7 +16,7 @@ if deferral.LOADED:
     from arco.cli.deprecated import note_deprecated
     from arco.cli.live import partition_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short, shorts
+    from arco.cli.short_ids import short, shorts
     from arco.errors import NotFound
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import (
@@ -32,7 +32,7 @@ if deferral.LOADED:
     from arco.state.snapshot import Snapshot
     from servo.contract.identity import version_label
 
-app = group("partitions", "Show the state of partitions; manage keys of dynamic ones.")
+app = group("partitions", "Show the state of partitions; manage dynamic keys.")
 
 Set = Annotated[str, argument("SET", "The name of the set of keys.")]
 Asset = Annotated[str, argument("ASSET", "The asset: namespace.name.")]
@@ -51,7 +51,7 @@ Keys = Annotated[list[str], argument("KEY", "The keys.")]
 
 @command(app, "add", example="servo partitions add customers acme globex", takes=["actor"])
 def add(session: Session, keys: Set, key: Keys) -> None:
-    """Add keys to a set. Keys that it already has do not change."""
+    """Add keys to a set. Existing keys do not change."""
     session.open().commands.orchestration.change_partition_keys(keys, add=key)
     _answer(session, keys)
 
@@ -91,15 +91,15 @@ def status(
             case_sensitive=False,
         ),
     ] = None,
-    each: Annotated[bool, flag("--each", "One line for each partition.")] = False,
+    each: Annotated[bool, flag("--each", "Print one line per partition.")] = False,
     limit: LineLimit = 100,
 ) -> None:
-    """Show the state and quality of an asset's partitions, also of missing ones.
+    """Show the state and quality of an asset's partitions, including missing ones.
 
-    Neighbours with equal status are one line. A partition is MISSING, MATERIALIZING,
-    MATERIALIZED, STALE (a plan would run it again) or FAILED (its last attempt did). The quality
-    is that of the last attempt's output: PASSED, WARNED, FAILED, QUARANTINED, BLOCKED or REJECTED,
-    and UNKNOWN if it made none.
+    Adjacent partitions with the same status are one line. A partition is MISSING, MATERIALIZING,
+    MATERIALIZED, STALE (a plan would run it again) or FAILED (its last attempt failed). The
+    quality is that of the last attempt's output: PASSED, WARNED, FAILED, QUARANTINED, BLOCKED or
+    REJECTED, and UNKNOWN if there is no output.
     """
     workspace = session.open()
     at = session.at()

@@ -17,10 +17,10 @@ if deferral.LOADED:
     from arco.lineage.reader import Link
     from arco.orchestration.personal_data import Explanation, PersonalDataReader
     from arco.orchestration.personal_suggestions import suggested_columns
-    from arco.remote.data_answers import Asked, remote_suggestions
+    from arco.remote.data_answers import RemoteAsset, remote_suggestions
     from servo.contract.keys import AssetKey
 
-app = group("pii", "Show where personal data is, and how it got there.")
+app = group("pii", "Show where personal data is and how it got there.")
 
 
 @command(app, "list", example="servo pii list --namespace mart", takes=["at"])
@@ -28,7 +28,7 @@ def list_(
     session: Session,
     namespace: Annotated[str, option("NAME", "Only assets of this namespace.")] = "",
 ) -> None:
-    """List the columns that hold personal or sensitive data, declared or inherited.
+    """List columns with personal or sensitive data, declared or inherited.
 
     A column inherits from the columns whose values flow into it; see `servo pii explain`.
     """
@@ -64,7 +64,7 @@ def explain(
 ) -> None:
     """Show why a column is personal, or why it is not.
 
-    What code or a person says of the column itself holds. Otherwise it has what flows into it.
+    An explicit classification takes precedence. Otherwise the column inherits through lineage.
     """
     node = parsed_node(target)
     if not node.column:
@@ -106,20 +106,20 @@ def suggest(
     session: Session,
     asset: Annotated[str, argument("ASSET", "The asset: namespace.name.")],
     samples: Annotated[
-        bool, flag("--samples", "Look at values of the newest version; none is shown.")
+        bool, flag("--samples", "Also read values of the newest version; they are not shown.")
     ] = False,
 ) -> None:
-    """Suggest which columns of an asset may hold personal data.
+    """Suggest columns of an asset that may contain personal data.
 
-    Suggestions follow from names, types and, with --samples, values. They change nothing; columns
-    that are classified, or inherit personal data, are left out.
+    Suggestions are based on names, types and, with --samples, values. They have no effect;
+    columns that are classified or inherit a classification are not listed.
     """
     key = str(AssetKey.parse(asset))
     workspace = session.open()
     snapshot = workspace.read.snapshot(session.at())
     workspace.read.catalog(session.at()).asset_id(AssetKey.parse(asset))
     if samples and session.api:
-        columns = remote_suggestions(Asked(workspace, key, snapshot.generation))
+        columns = remote_suggestions(RemoteAsset(workspace, key, snapshot.generation))
     else:
         columns = list(suggested_columns(snapshot, key, workspace.store if samples else None))
     note_older_version(session, snapshot)

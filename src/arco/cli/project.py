@@ -175,8 +175,8 @@ def deploy(
     `servo rollback` returns to one. Only the project named in `arco.toml` under [project]
     changes; other projects of the workspace do not.
 
-    A deployment whose columns would break readers of an asset, or a contract, is refused. What is
-    accepted with --accept-breaking is recorded, and holds for the asset's next output too;
+    A deployment whose columns would break readers of an asset, or a contract, is refused. Breaks
+    accepted with --accept-breaking are recorded, and apply to the asset's next output too;
     NAMESPACE.ASSET.* accepts that a contract is removed.
     """
     workspace = workspace_if_there(session) if dry_run else session.open()
@@ -281,7 +281,7 @@ def deployments(
     session: Session,
     project: Annotated[str | None, argument("PROJECT", "Only deployments of this project.")] = None,
 ) -> None:
-    """List deployments, newest first. A star marks the current one of each project."""
+    """List deployments, newest first. An asterisk marks the current one of each project."""
     reader = session.open().read.orchestration(session.at())
     current = {row.deployment_id for row in reader.projects()}
     rows = reader.deployments(project)

@@ -16,7 +16,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.live import partition_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short, shorts
+    from arco.cli.short_ids import short, shorts
     from arco.execution.commands import find_held
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, PartitionRow, QuarantineRow

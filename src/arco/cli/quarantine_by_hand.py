@@ -22,7 +22,7 @@ if deferral.LOADED:
         world_of,
     )
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid, NotFound, Refused
     from arco.execution.commands import find_held
     from arco.execution.reader import ExecutionReader
@@ -59,11 +59,11 @@ def add(
     ] = None,
     reason: StatedReason = None,
 ) -> None:
-    """Put a good version into quarantine, so that nothing reads it.
+    """Put a good version into quarantine, so that it is not read any more.
 
-    If it is current, the newest good version before it is current again. Runs that are planned
-    already read what their plan says. Of a version that is held already nothing changes. While
-    somebody holds the newest version, an older one is held only with --version.
+    If it is current, the previous good version becomes current again. Runs that are already
+    planned still read the versions in their plan. A version that is already held does not change.
+    While the newest version is held by hand, an older one can be held only with --version.
     """
     why = stated(reason)
     workspace = session.open()
@@ -132,10 +132,10 @@ def _position(row: MaterializationRow) -> int:
 
 
 def release(session: Session, id: Id, reason: Reason = "") -> None:
-    """Release a version that somebody put into quarantine.
+    """Release a version that was put into quarantine by hand.
 
-    It becomes current, unless a newer version is. Of a version that is released already nothing
-    changes.
+    It becomes current, unless a newer version is. A version that is already released does not
+    change.
     """
     workspace = session.open()
     held = find_held(workspace.read.snapshot(), id)
@@ -161,4 +161,4 @@ def release(session: Session, id: Id, reason: Reason = "") -> None:
         return
     by = f" by {held.decided_by}" if held.decided_by else ""
     at = "" if held.decided_at is None else f", {short_time(held.decided_at)}"
-    render.say(f"{name_of(held)}: it was released already{by}{at}", "yellow")
+    render.say(f"{name_of(held)}: already released{by}{at}", "yellow")

@@ -14,7 +14,7 @@ from arco.cli.options import Limit, Reason, argument, command, group, option
 if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Invalid
     from arco.orchestration.limit_tables import pause_text
     from arco.orchestration.limit_usage import run_limit_reached
@@ -23,7 +23,7 @@ if deferral.LOADED:
     from arco.orchestration.tables import RunRequestRow
     from arco.orchestration.triggers import trigger_text
 
-app = group("requests", "Show requests for runs, and what became of them.")
+app = group("requests", "Show run requests and their outcomes.")
 
 
 @command(app, "list", example="servo requests list --state REFUSED", takes=["at"])
@@ -32,10 +32,10 @@ def list_(
     limit: Limit = 20,
     state: Annotated[str | None, option("STATE", "Only requests in this state.")] = None,
 ) -> None:
-    """List requests for runs, newest first.
+    """List run requests, newest first.
 
-    Schedules and `servo run --remote --detach` leave requests, which an orchestrator plans.
-    A request is PENDING until then, and TRIGGERED, REFUSED or MERGED after it.
+    Schedules and `servo run --remote --detach` create requests, which an orchestrator plans. A
+    request is PENDING until then, and TRIGGERED, REFUSED or MERGED afterwards.
     """
     if state is not None and state.upper() not in RequestState.__members__:
         states = ", ".join(RequestState)
@@ -80,7 +80,7 @@ def show(
     session: Session,
     request: Annotated[str, argument("REQUEST", "The key of a request, or the id of its run.")],
 ) -> None:
-    """Show a request: who asked for what, and what became of it."""
+    """Show a request: its author, its selection and its outcome."""
     workspace = session.open()
     reader = workspace.read.orchestration(session.at())
     row = reader.run_request(request)
@@ -107,7 +107,8 @@ def cancel(
     request: Annotated[list[str], argument("REQUEST...", "Keys of requests.")],
     reason: Reason = "",
 ) -> None:
-    """Cancel requests that no orchestrator has planned yet. Their keys start no run after this."""
+    """Cancel requests that no orchestrator has planned yet. Their keys cannot start a run
+    afterwards."""
     workspace = session.open()
     for key in request:
         workspace.commands.orchestration.withdraw(key, reason=reason or "cancelled")

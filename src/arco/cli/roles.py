@@ -18,13 +18,13 @@ if deferral.LOADED:
     from arco.security.directory import TENANT_WORKSPACE
     from arco.security.subjects import parse_subject
 
-app = group("roles", "Grant and revoke roles of users, groups and keys.")
+app = group("roles", "Grant and revoke roles for users, groups and keys.")
 
 Subject = Annotated[
     str, argument("SUBJECT", "user:EMAIL, subject:ID (of the OIDC issuer), group:NAME or key:ID.")
 ]
 Namespace = Annotated[
-    str, option("NAME", "In this namespace, not in the whole workspace.", "--namespace", "-n")
+    str, option("NAME", "In this namespace instead of the whole workspace.", "--namespace", "-n")
 ]
 
 
@@ -62,10 +62,10 @@ def grant(
     reason: Reason = "",
     tenant_wide: TenantWide = False,
 ) -> None:
-    """Grant a role, in place of the one that the subject has there.
+    """Grant a role. It replaces the role that the subject has in the same place.
 
-    Nobody grants what he may not do himself. Who has the credentials of the store may do
-    everything.
+    You can only grant permissions that you have yourself. With direct access to the store you
+    have all permissions.
     """
     workspace = open_scope(session, tenant_wide=tenant_wide)
     granted = parse_role(role)
@@ -92,7 +92,7 @@ def revoke(
 ) -> None:
     """Revoke the role that a subject has in the workspace, or in one namespace.
 
-    The last owner of a workspace cannot be removed: make somebody else owner first.
+    The last owner of a workspace cannot be removed: add another owner first.
     """
     workspace = open_scope(session, tenant_wide=tenant_wide)
     workspace.commands.security.revoke(subject, namespace=namespace, reason=reason)
@@ -107,8 +107,8 @@ def revoke(
 def show(session: Session, subject: Subject) -> None:
     """Show the roles of a subject in this workspace, and what they allow.
 
-    Roles that hold in all workspaces of the tenant are part of it. Roles of a user's groups are
-    not: the issuer's token says which groups those are.
+    Tenant-wide roles are included. Roles of a user's groups are not: groups are only known from
+    the issuer's token.
     """
     workspace = session.open()
     parsed = parse_subject(subject)

@@ -47,8 +47,8 @@ def plan(
 ) -> None:
     """Show the tasks of a run and the reason for each. Changes nothing.
 
-    A dimension that no -p names stands for its last complete period, or, if it is not a
-    dimension of time, for all its values. The plan says so.
+    A dimension without -p defaults to its last complete period, or, if it is not a time
+    dimension, to all its values. The plan shows the default.
     """
     request = options.request(max_tasks)
     workspace = session.open()
@@ -103,7 +103,7 @@ def run(
         str, option("KEY", "Start at most one run per key; repeating the command returns that run.")
     ] = "",
     timeout: Annotated[int | None, option("S", "Timeout of the run in seconds.", min=1)] = None,
-    priority: Annotated[int, option("N", "Tasks of runs with a higher priority go first.")] = 0,
+    priority: Annotated[int, option("N", "Tasks of runs with a higher priority start first.")] = 0,
     slots: Slots = 4,
     dry_run: Annotated[bool, flag("--dry-run", "Dry run: only show the plan.")] = False,
     remote: Remote = False,
@@ -118,8 +118,8 @@ def run(
     continue the run. With --remote, Ctrl-C only stops watching. The exit code is 0 if the
     run succeeded and no output is held, and 1 otherwise.
 
-    A dimension that no -p names stands for its last complete period, or, if it is not a
-    dimension of time, for all its values. The output says so.
+    A dimension without -p defaults to its last complete period, or, if it is not a time
+    dimension, to all its values. The output shows the default.
     """
     remote = remote or bool(session.api)
     if detach and not remote:
@@ -128,7 +128,7 @@ def run(
         )
     if deploy and dry_run:
         raise Invalid(
-            "--deploy and --dry-run exclude each other", hint="see servo deploy --dry-run"
+            "--deploy and --dry-run are mutually exclusive", hint="see servo deploy --dry-run"
         )
     if dry_run:
         plan(session, options, max_tasks)

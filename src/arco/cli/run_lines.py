@@ -5,7 +5,7 @@ from __future__ import annotations
 from arco.app import Workspace
 from arco.cli import render, run_display
 from arco.cli.live import QUIET, line_of, name_of, run_state, task_state
-from arco.cli.shorts import short
+from arco.cli.short_ids import short
 from arco.orchestration import states
 from arco.orchestration.states import RequestState, TaskState
 from arco.orchestration.tables import RUN_REQUESTS, RUNS, TASKS, RunRow, TaskRow

@@ -39,7 +39,7 @@ Config = Annotated[
     list[str] | None,
     option(
         "NAME=VALUE",
-        "Replace a configuration value, in the assets that declare it. Repeatable.",
+        "Override a configuration value in the assets that declare it. Repeatable.",
         "--config",
     ),
 ]

@@ -14,7 +14,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.partitions import state_text
     from arco.cli.session import Session
-    from arco.cli.shorts import shorts
+    from arco.cli.short_ids import shorts
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.run_outputs import run_outputs
     from servo.contract.identity import version_label
@@ -37,7 +37,7 @@ def outputs(
     ] = False,
     limit: Limit = 100,
 ) -> None:
-    """List the versions that a run wrote, with what became of them."""
+    """List the versions that a run wrote, with their status."""
     snapshot = session.open().read.snapshot(session.at())
     row = OrchestrationReader(snapshot).find_run(run)
     listed = run_outputs(snapshot, row.run_id, reused=reused, limit=limit)

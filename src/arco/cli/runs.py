@@ -29,7 +29,7 @@ if deferral.LOADED:
     from arco.cli.run_following import follow_remotely, work_here
     from arco.cli.run_logs import show_logs
     from arco.cli.session import Session
-    from arco.cli.shorts import shorts
+    from arco.cli.short_ids import shorts
     from arco.dispatch.waiting import Occupied, has_server, look, older_runs, outages, waiting
     from arco.errors import Invalid, NotFound
     from arco.orchestration import states
@@ -200,10 +200,10 @@ def cancel(
     force: Annotated[bool, flag("--force", "Do not wait for running tasks to stop.")] = False,
     reason: Reason = "",
 ) -> None:
-    """Cancel a run. Waiting tasks do not start; running tasks are told to stop.
+    """Cancel a run. Waiting tasks do not start; running tasks are stopped.
 
-    The run is CANCELLING until all of its tasks have ended. Output written after this is
-    never made current.
+    The run is CANCELLING until all of its tasks have ended. Outputs written after this never
+    become current.
     """
     workspace = session.open()
     reader = workspace.read.orchestration()
@@ -267,7 +267,7 @@ def retry(session: Session, run: Run, remote: Remote = False, slots: Slots = 4) 
 
 @command(app, "resume", example="servo runs resume 01K…", takes=["actor"])
 def resume(session: Session, run: Run, slots: Slots = 4) -> None:
-    """Continue here a run whose process has died."""
+    """Continue a run whose process has died, in this process."""
     session.require_store()
     workspace = session.open()
     reader = workspace.read.orchestration()

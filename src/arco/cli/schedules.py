@@ -23,7 +23,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.live import partition_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.errors import Error
     from arco.orchestration.plan import PlanSpec
     from arco.times import parse_time
@@ -38,7 +38,9 @@ Name = Annotated[str, argument("SCHEDULE", "The name of a schedule, or project/n
 @command(app, "list", example="servo schedules list", takes=["at"])
 def list_(
     session: Session,
-    removed: Annotated[bool, flag("--removed", "Also schedules that left their project.")] = False,
+    removed: Annotated[
+        bool, flag("--removed", "Include schedules that were removed from their project.")
+    ] = False,
 ) -> None:
     """List schedules with their last and next ticks."""
     workspace = session.open()
@@ -75,7 +77,7 @@ def show(
 ) -> None:
     """Show a schedule and the history of its ticks.
 
-    A tick is FIRED (it asked for a run), SKIPPED or MISSED (with the reason), or FAILED (its
+    A tick is FIRED (it requested a run), SKIPPED or MISSED (with the reason), or FAILED (its
     request was refused).
     """
     workspace = session.open()
@@ -127,7 +129,7 @@ def resume(
     session: Session,
     schedule: Name,
     catchup: Annotated[
-        str, option("WHICH", "Ticks of the pause that fire now: none, latest or all.")
+        str, option("WHICH", "Ticks during the pause that fire now: none, latest or all.")
     ] = "none",
 ) -> None:
     """Resume a schedule."""
@@ -140,11 +142,9 @@ def resume(
 def tick(
     session: Session,
     schedule: Name,
-    at: Annotated[
-        str | None, option("TIME", "As if it were this time (UTC); now by default.")
-    ] = None,
+    at: Annotated[str | None, option("TIME", "The time of the tick (UTC); default: now.")] = None,
 ) -> None:
-    """Ask for the run that a tick would ask for. The schedule's own ticks do not change."""
+    """Request the run of a tick now. The schedule's own ticks do not change."""
     workspace = session.open()
     time = None if at is None else parse_time(at, workspace.clock.now())
     requested = workspace.commands.automation.tick(schedule, at=time)
@@ -160,11 +160,11 @@ def tick(
 def preview(
     session: Session,
     schedule: Name,
-    count: Annotated[int, option("N", "How many ticks.", min=1, max=100)] = 5,
+    count: Annotated[int, option("N", "Number of ticks.", min=1, max=100)] = 5,
 ) -> None:
-    """Show the next ticks, those around the next clock change, and what each would run.
+    """Show the next ticks, those around the next clock change, and the tasks of each.
 
-    What a tick would run is planned with what is deployed and materialized now.
+    The tasks are planned with the current deployment and versions.
     """
     workspace = session.open()
     row = workspace.read.automation().schedule(schedule)
@@ -245,7 +245,7 @@ def _catchup(text: str) -> Catchup:
     match text:
         case "none" | "latest" | "all":
             return text
-    raise Invalid(f"{text!r} is not a way to catch up", hint="one of none, latest, all")
+    raise Invalid(f"{text!r} is not a valid value of --catchup", hint="one of none, latest, all")
 
 
 def _state(row: ScheduleRow) -> str:

@@ -19,7 +19,7 @@ if deferral.LOADED:
     from arco.catalog.tables import ColumnRow
     from arco.cli import render
     from arco.cli.session import Session
-    from arco.cli.shorts import short
+    from arco.cli.short_ids import short
     from arco.columns.compatibility import SchemaChange, broken_modes
     from arco.state.snapshot import Snapshot
     from servo.contract.keys import AssetKey
@@ -47,10 +47,10 @@ def show(
     session: Session,
     key: AssetArgument,
     version: Annotated[
-        str, option("VERSION", "A number, current or declared; default: all that is known.")
+        str, option("VERSION", "A number, current or declared; default: all columns.")
     ] = "",
 ) -> None:
-    """Show an asset's columns: what code declares, what is in the data, and where they differ."""
+    """Show an asset's columns: declared in code, found in the data, and differences."""
     snapshot = session.open().read.snapshot(session.at())
     schema = _schema(snapshot, key)
     head = {"generation": snapshot.generation, "asset": key}
@@ -225,7 +225,7 @@ def diff(
     ] = "",
     new: Annotated[str, argument("TO", "The same; default: the newest.")] = "",
 ) -> None:
-    """Compare two versions of an asset's schema, and say what may break readers."""
+    """Compare two versions of an asset's schema, and mark changes that may break readers."""
     snapshot = session.open().read.snapshot(session.at())
     schema = _schema(snapshot, key)
     before, after, changes = schema_difference(schema, key, old, new)
@@ -265,15 +265,15 @@ def _breaks(change: SchemaChange) -> Text:
 def rename_column(
     session: Session,
     key: AssetArgument,
-    column: Annotated[str, argument("COLUMN", "The column, as it was called.")],
-    new_name: Annotated[str, argument("NEW", "What it is called now, or by the next output.")],
+    column: Annotated[str, argument("COLUMN", "The old name of the column.")],
+    new_name: Annotated[str, argument("NEW", "The new name of the column.")],
     reason: StatedReason = None,
 ) -> None:
-    """Say that a column has another name; its id, history and description stay.
+    """Rename a column; its id, history and description stay.
 
-    Do it before the output that has the new name, or afterwards: a column that left and the one
-    that came become one. With --reason the rename is accepted as one that may break readers,
-    and the output is not held. A column that code declares is renamed there, with renamed_from.
+    Use it before or after the first output with the new name: the removed and the added column
+    become one. With --reason, the rename is accepted as a change that may break readers, and the
+    output is not held. Columns that code declares are renamed in code, with renamed_from.
     """
     done = session.open().commands.catalog.rename_column(
         key, column, new_name, reason=stated(reason), idempotency_key=session.idempotency_key

@@ -33,15 +33,15 @@ def register(app: typer.Typer) -> None:
 
 def search(
     session: Session,
-    query: Annotated[list[str], argument("QUERY", "Words and filters; all of them must hold.")],
+    query: Annotated[list[str], argument("QUERY", "Words and filters; all must match.")],
     limit: Limit = 20,
 ) -> None:
-    """Find assets by names, columns, owners, tags or texts.
+    """Find assets by name, column, owner, tag or text.
 
-    Descriptions and code are searched too. Whole names come first, then starts of names, then
-    words, then what is spelled alike. Filters: tag:tier=gold, tag:tier, owner:ana,
-    namespace:sales, kind:sql, has:pii, stale, failing. A comma separates alternatives
-    (owner:ana,bob). A filter in quotes is a word: '"stale"'.
+    Descriptions and code are searched too. Exact names come first, then prefixes, then words,
+    then similar spellings. Filters: tag:tier=gold, tag:tier, owner:ana, namespace:sales,
+    kind:sql, has:pii, stale, failing. A comma separates alternatives (owner:ana,bob). A filter in
+    quotes is a word: '"stale"'.
     """
     snapshot = session.open().read.snapshot(session.at())
     result = SearchReader(snapshot).search(" ".join(query), limit=limit)

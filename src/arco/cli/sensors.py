@@ -43,12 +43,14 @@ SHOWN_CHARS = 60
 @command(app, "list", example="servo sensors list", takes=["at"])
 def list_(
     session: Session,
-    removed: Annotated[bool, flag("--removed", "Also sensors that left their project.")] = False,
+    removed: Annotated[
+        bool, flag("--removed", "Include sensors that were removed from their project.")
+    ] = False,
 ) -> None:
     """List sensors with their state and their last evaluation.
 
-    An evaluation without effect is not recorded in the log. With --generation or --as-of the last
-    one that was recorded is shown, and otherwise the last one.
+    Evaluations without effect are not recorded in the log: with --generation or --as-of only
+    recorded evaluations are shown.
     """
     workspace = session.open()
     reader = workspace.read.sensors(session.at())
@@ -93,11 +95,11 @@ def show(
     limit: Annotated[int, option("N", "Show at most N evaluations.", min=1)] = 20,
     log: Annotated[int | None, option("NUMBER", "Print the log of this evaluation.")] = None,
 ) -> None:
-    """Show a sensor, its recorded evaluations, and messages that wait.
+    """Show a sensor, its recorded evaluations, and waiting messages.
 
-    An evaluation is REQUESTED (it asked for runs), SKIPPED (it asked for none) or FAILED (it
+    An evaluation is REQUESTED (it requested runs), SKIPPED (it requested none) or FAILED (it
     changed nothing). Merged requests have a key that was used before. Evaluations that found
-    nothing new are not recorded: of these only the last is shown.
+    nothing new are not recorded; only the last of them is shown.
     """
     workspace = session.open()
     reader = workspace.read.sensors(session.at())
@@ -192,7 +194,7 @@ def _show_log(session: Session, workspace: Workspace, row: SensorEvaluationRow) 
 def pause(session: Session, sensor: Name, reason: Reason = "") -> None:
     """Pause a sensor: it is not evaluated until it is resumed. A deployment does not resume it.
 
-    Messages that are pushed to it wait.
+    Messages that are pushed to it wait until then.
     """
     workspace = session.open()
     workspace.commands.sensors.pause(sensor, reason=reason)
@@ -201,7 +203,7 @@ def pause(session: Session, sensor: Name, reason: Reason = "") -> None:
 
 @command(app, "resume", example="servo sensors resume new_orders", takes=["actor"])
 def resume(session: Session, sensor: Name) -> None:
-    """Resume a sensor. It goes on from its cursor."""
+    """Resume a sensor. It continues from its cursor."""
     workspace = session.open()
     workspace.commands.sensors.resume(sensor)
     _answer(session, workspace, sensor)
@@ -219,7 +221,7 @@ def reset(
     cursor: Annotated[str, option("TEXT", "The new cursor; empty by default.")] = "",
     reason: Reason = "",
 ) -> None:
-    """Clear the cursor of a sensor, or set it. An evaluation that is under way does not count.
+    """Clear the cursor of a sensor, or set it. The result of a running evaluation is discarded.
 
     Requests whose key was used before are merged, and start no second run.
     """
@@ -237,7 +239,7 @@ def reset(
 def push(
     session: Session,
     sensor: Name,
-    id: Annotated[str, option("ID", "The message's id; each counts once.", "--id")],
+    id: Annotated[str, option("ID", "The id of the message; each id is processed once.", "--id")],
     payload: PayloadFile = None,
 ) -> None:
     """Push a message to a webhook sensor."""
@@ -263,12 +265,14 @@ def test(
         Path, option("DIR", "The project's folder.", "--project", show_default=False)
     ] = Path(),
     cursor: Annotated[
-        str | None, option("TEXT", "Start from this cursor; default: the workspace's.")
+        str | None, option("TEXT", "Start from this cursor; default: the cursor in the workspace.")
     ] = None,
-    id: Annotated[str, option("ID", "Of a webhook: the message's id.", "--id")] = "test",
+    id: Annotated[
+        str, option("ID", "For a webhook sensor: the id of the message.", "--id")
+    ] = "test",
     payload: PayloadFile = None,
 ) -> None:
-    """Evaluate a sensor of this folder here, and show what it would ask for. Changes nothing."""
+    """Evaluate a sensor of this folder in this process, and show its result. Changes nothing."""
     workspace = session.open()
     trial = try_sensor(
         workspace, project, sensor, cursor=cursor, message_id=id, payload=_payload(payload)

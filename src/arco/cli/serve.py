@@ -28,14 +28,14 @@ if deferral.LOADED:
     from arco.transport.reports import DRAIN_S
 
 Interval = Annotated[
-    float, option("S", "Seconds between looks at the store when nothing changes.", min=0.01)
+    float, option("S", "Seconds between reads of the store when nothing changes.", min=0.01)
 ]
 Heartbeat = Annotated[float, option("S", "Seconds between heartbeats of a worker.", min=0.05)]
 ZombieAfter = Annotated[
     float, option("S", "Treat a worker as dead after S seconds without a heartbeat.")
 ]
 Claim = Annotated[
-    float, option("S", "How long a worker may hold a task without renewing its claim.")
+    float, option("S", "Seconds after which a claim expires if the worker does not renew it.")
 ]
 
 
@@ -67,12 +67,12 @@ def orchestrator(
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,
 ) -> None:
-    """Decide which tasks run next, and queue them for workers.
+    """Decide which tasks run next, and enqueue them for workers.
 
-    It also commits events, and sends notifications over the channels that `arco.toml` declares.
-    The queue is in the workspace's store. Any number of
-    orchestrators and workers may run on one workspace; each may be killed at any time.
-    All of them keep the limits of `servo limits`.
+    It also commits events, evaluates schedules and automation, and sends notifications through
+    the channels in `arco.toml`. The queue is in the workspace's store. Any number of
+    orchestrators and workers may run on one workspace; each may be killed at any time. All of
+    them apply the limits of `servo limits`.
     """
     workspace = session.open(cache_budget_bytes=CACHED_BYTES)
     timing = _timing(interval, heartbeat, zombie_after, claim)
@@ -124,13 +124,13 @@ def worker(
 ) -> None:
     """Run tasks from the workspace's queue.
 
-    After SIGTERM or Ctrl-C the worker takes no new tasks. Running tasks may finish; those
-    that do not finish in time are returned for another attempt.
+    After SIGTERM or Ctrl-C the worker claims no new tasks. Running tasks may finish; those that
+    do not finish in time are retried by another worker.
 
-    A task needs the slots and memory of its Resources. A task that is too large for this
-    worker is left to others.
+    A task needs the slots and memory of its Resources. A worker does not claim tasks that are too
+    large for it.
 
-    With --api the worker needs no credentials of the store: it works through `servo serve`, with
+    With --api the worker needs no credentials for the store: it works through `servo serve`, with
     the API key in ARCO_TOKEN (`servo auth keys create NAME --role admin --scope workers.work
     --kind worker`). Tasks on Spark need --data-url, and credentials for the data there.
     """

@@ -117,7 +117,9 @@ class Session:
         }
         several = [name for name, value in options.items() if value is not None]
         if len(several) > 1:
-            raise Invalid(f"{' and '.join(several)} exclude each other", hint="give one of them")
+            raise Invalid(
+                f"{' and '.join(several)} are mutually exclusive", hint="give one of them"
+            )
         if self.generation is not None:
             return Generation(self.generation)
         if self.as_of is not None:

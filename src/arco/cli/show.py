@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.execution.states import VersionStatus
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
-    from arco.remote.data_answers import Asked, remote_rows
+    from arco.remote.data_answers import RemoteAsset, remote_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -45,9 +45,9 @@ def show(
 ) -> None:
     """Show the first rows of an asset's partition.
 
-    Without a partition: the one that was written last. Reads only the beginning of the columns
-    that are shown. Values of personal and restricted columns are masked, unless --reveal is
-    given. With --as-of, --as-of-run or --generation: the version that was current then.
+    The default is the partition that was written last. Only the beginning of the shown columns is
+    read. Values of personal and restricted columns are masked, unless --reveal is given. With
+    --as-of, --as-of-run or --generation: the version that was current then.
     """
     workspace = session.open()
     snapshot = workspace.read.snapshot(session.at())
@@ -55,7 +55,7 @@ def show(
     lookup = VersionLookup(snapshot, asset, id)
     row = lookup.version(partition or (), version)
     if session.api:
-        asked = Asked(workspace, asset, snapshot.generation)
+        asked = RemoteAsset(workspace, asset, snapshot.generation)
         rows = remote_rows(asked, row, limit, columns or (), reveal=reveal)
     else:
         hidden = hidden_columns(session, workspace, snapshot, id, reveal)

@@ -37,13 +37,13 @@ def register(app: typer.Typer) -> None:
 def diff(
     session: Session,
     before: Annotated[str, argument("A", f"{MOMENT}: its end.")],
-    after: Annotated[str, argument("B", "The later moment; default: now.")] = "",
+    after: Annotated[str, argument("B", "The later one; default: now.")] = "",
     limit: Limit = 100,
 ) -> None:
-    """Show what changed between two moments.
+    """Show what changed between two generations, times or runs.
 
-    Assets, partitions, schemas and lineage are compared. --limit is for each kind of change,
-    and --json shows all. `servo admin diff` shows the rows.
+    Assets, partitions, schemas and lineage are compared. --limit applies to each kind of change;
+    --json shows all. `servo admin diff` shows rows.
     """
     workspace = session.open()
     older = workspace.read.snapshot(_moment(workspace, before))

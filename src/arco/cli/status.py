@@ -22,7 +22,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text, run_state
     from arco.cli.run_logs import show_logs
     from arco.cli.session import Session
-    from arco.cli.shorts import shorts
+    from arco.cli.short_ids import shorts
     from arco.errors import Error, Invalid, NotFound
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.tables import RunRow
@@ -51,16 +51,16 @@ def register(app: typer.Typer) -> None:
 
 def status(
     session: Session,
-    watch: Annotated[bool, flag("--watch", "Show it again whenever it changes.")] = False,
+    watch: Annotated[bool, flag("--watch", "Print the status again whenever it changes.")] = False,
     interval: Annotated[
-        float, option("S", "With --watch: seconds between looks at the store.", min=0.1)
+        float, option("S", "With --watch: seconds between reads of the store.", min=0.1)
     ] = 2.0,
-    limit: Annotated[int, option("N", "Show at most N lines of each part.", min=1)] = SHOWN,
+    limit: Annotated[int, option("N", "Show at most N lines per section.", min=1)] = SHOWN,
 ) -> None:
-    """Show what failed, is stale, runs, or waits for a person.
+    """Show what failed, is stale, is running, or waits for a decision.
 
-    Also the next ticks of schedules. With --json, lists are complete. With --watch and --json,
-    each change is one line of JSON.
+    The next ticks of schedules are shown too. With --json, lists are complete. With --watch and
+    --json, each change is one line of JSON.
     """
     workspace = session.open()
     if watch:
@@ -140,7 +140,7 @@ def _show(report: WorkspaceOverview, limit: int) -> None:
 def _show_failed(report: WorkspaceOverview, limit: int) -> None:
     total = len(report.failed) + len(report.sensors)
     if not total:
-        render.say("failed: nothing", "green")
+        render.say("failed: none", "green")
         return
     names = shorts(each.run_id for each in report.failed)
     lines = [
@@ -166,7 +166,7 @@ def _show_failed(report: WorkspaceOverview, limit: int) -> None:
 
 def _show_stale(report: WorkspaceOverview, limit: int) -> None:
     if not report.stale:
-        render.say("stale: nothing", "green")
+        render.say("stale: none", "green")
         return
     lines = [
         (each.asset, partition_text(each.partition) or None, each.due_at, each.reason)
@@ -180,7 +180,7 @@ def _show_stale(report: WorkspaceOverview, limit: int) -> None:
 
 def _show_held(report: WorkspaceOverview, limit: int) -> None:
     if not report.held:
-        render.say("waits for a person: nothing", "green")
+        render.say("waiting for a decision: none", "green")
         return
     names = shorts(each.materialization_id for each in report.held)
     lines = [
@@ -193,7 +193,7 @@ def _show_held(report: WorkspaceOverview, limit: int) -> None:
         )
         for each in report.held[:limit]
     ]
-    title = f"waits for a person: {render.count(len(report.held), 'output')} in quarantine"
+    title = f"waiting for a decision: {render.count(len(report.held), 'output')} in quarantine"
     headers = ("id", "asset", "partition", "held", "why")
     render.show_table(headers, lines, whole=("id", "asset", "held"), title=title)
     _more(len(report.held), limit, "servo quarantine list")
@@ -202,7 +202,7 @@ def _show_held(report: WorkspaceOverview, limit: int) -> None:
 
 def _show_running(report: WorkspaceOverview, limit: int) -> None:
     if not report.running:
-        render.say("running: nothing")
+        render.say("running: none")
     else:
         names = shorts(row.run_id for row in report.running)
         lines = [
@@ -255,10 +255,10 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Show new lines until the run has ended.")
     ] = False,
 ) -> None:
-    """Show what the tasks of the newest run wrote and logged.
+    """Show the logs of the newest run.
 
-    RUN chooses another run. With an asset alone, its newest run is shown. The same as `servo
-    runs logs`.
+    RUN selects another run. With only an asset, its newest run is shown. The same as `servo runs
+    logs`.
     """
     workspace = session.open()
     if run is not None and "." in run:  # an id has no dot, and a key has one
@@ -295,8 +295,8 @@ def assets(
 ) -> None:
     """List assets with their health and newest data.
 
-    They are sorted by name. `servo catalog asset show` shows one of them, `servo search` finds
-    them by their columns, owners and tags.
+    Assets are sorted by name. `servo catalog asset show` shows one asset; `servo search` finds
+    assets by columns, owners and tags.
     """
     workspace = session.open()
     at = session.at()

@@ -19,14 +19,14 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.partitions import state_text
     from arco.cli.session import Session
-    from arco.cli.shorts import short, shorts
+    from arco.cli.short_ids import short, shorts
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, QuarantineRow
     from arco.execution.version_lookup import VersionLookup
     from arco.ingest.reader import IngestReader
     from arco.orchestration.catalog_names import asset_id_of
     from arco.orchestration.reader import OrchestrationReader
-    from arco.remote.data_answers import Asked, remote_files
+    from arco.remote.data_answers import RemoteAsset, remote_files
     from arco.state.snapshot import Snapshot
     from arco.times import short as short_time
     from servo.contract.identity import version_label
@@ -80,9 +80,9 @@ class _HistoryEntry(NamedTuple):
 def history(
     session: Session, asset: Asset, partition: OnePartition = None, limit: Limit = 20
 ) -> None:
-    """Show what became of versions, newest first.
+    """Show the history of versions, newest first.
 
-    For each version: the change in rows and schema since the good version before it, when it was
+    For each version: the change in rows and schema since the previous good version, when it was
     current, and who held, released, approved or rejected it and why. Decisions are shown for 30
     days.
     """
@@ -199,9 +199,9 @@ def files(
     version: Version = None,
     reveal: Reveal = False,
 ) -> None:
-    """List the files of a version; of the first 10 with their rows and column statistics.
+    """List the files of a version; for the first 10 also rows and column statistics.
 
-    Statistics come from the files' footers. Those of personal columns have no bounds, unless
+    Statistics come from the footers of the files. Bounds of personal columns are hidden, unless
     --reveal is given.
     """
     workspace = session.open()
@@ -209,7 +209,7 @@ def files(
     id = OrchestrationReader(snapshot).asset_id(asset)
     row = VersionLookup(snapshot, asset, id).version(partition or (), version)
     if session.api:
-        asked = Asked(workspace, asset, snapshot.generation)
+        asked = RemoteAsset(workspace, asset, snapshot.generation)
         listed = remote_files(asked, row, reveal=reveal)
     else:
         hidden = hidden_columns(session, workspace, snapshot, id, reveal)

@@ -57,7 +57,7 @@ class SpeculativeFold:
         self._unfolded.append(batch)
 
     def ready(self) -> list[TaskRow]:
-        """The tasks that are ready by what was appended since this was last asked."""
+        """The tasks that are ready by what was appended since this was last request."""
         facts = [fact for batch in self._unfolded for fact in self._facts(self._pending[batch])]
         self._unfolded.clear()
         return self._fold(facts)

@@ -79,7 +79,7 @@ MAX_KEPT = 1_000
 V = TypeVar("V")
 
 
-class _Kept(OrderedDict[tuple[str, str], V]):
+class _LookupCache(OrderedDict[tuple[str, str], V]):
     """What was looked up for a run: by the run's id, and by what it is about."""
 
     def __setitem__(self, key: tuple[str, str], value: V) -> None:
@@ -139,10 +139,10 @@ class Requests:
         self._store = core.store
         self._library = library
         self._assets = functools.lru_cache(maxsize=16)(self._read_assets)
-        self._listed: _Kept[InputRef] = _Kept()
+        self._listed: _LookupCache[InputRef] = _LookupCache()
         self._last_reference: tuple[_LookedUp, InputRef] | None = None
-        self._personal: _Kept[tuple[PersonalInput, ...]] = _Kept()
-        self._ids: _Kept[str] = _Kept()
+        self._personal: _LookupCache[tuple[PersonalInput, ...]] = _LookupCache()
+        self._ids: _LookupCache[str] = _LookupCache()
         self._rules = SentRules(core.store)
         self._contracts = SentContracts(core.store)
 

@@ -227,7 +227,7 @@ PARTITIONS = Table(
 CURRENT_VERSIONS = PARTITIONS.view(CurrentVersionRow)
 
 
-class PartitionLookRow(Row, frozen=True):
+class PartitionStatusColumns(Row, frozen=True):
     """What of a partition's status tells its state and its quality."""
 
     asset_id: str
@@ -253,7 +253,7 @@ PARTITION_STATUS = Table(
     },
     group_rows=LOOKED_UP_GROUP,
 )
-PARTITION_LOOKS = PARTITION_STATUS.view(PartitionLookRow)
+PARTITION_STATUS_ROWS = PARTITION_STATUS.view(PartitionStatusColumns)
 QUARANTINE = Table(
     "execution",
     "quarantine",

@@ -153,7 +153,7 @@ class ImportCommands:
             if _has_its_names(after, change.assets):
                 return _with(first, generation=after.generation)
         raise Conflict(
-            f"{event.source}: other commands change the same assets all the time",
+            f"{event.source}: too many concurrent changes of the same assets",
             hint="import it again",
         )
 

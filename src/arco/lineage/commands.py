@@ -60,8 +60,7 @@ class LineageCommands:
             source_id, target_id = self._id(reader, source), self._id(reader, target)
             if source.asset in {link.target.asset for link in reader.downstream(target.asset)}:
                 raise Invalid(
-                    f"{source.asset} comes from {target.asset} already: the edge would close a "
-                    "circle",
+                    f"{source.asset} depends on {target.asset}: the edge would create a cycle",
                     hint=f"see `servo lineage show {source.asset}`",
                 )
             return EdgeAdded(

@@ -3,11 +3,11 @@
 `Ledger.append` validates, encodes one batch and creates it in the inbox. It
 reads nothing. When it returns, the events will be folded exactly once.
 
-When the store does not answer, the outcome is unknown: the batch may be in the
-inbox, may have been consumed and deleted since, or may still arrive. So it is put
-again, under the same name. A commit remembers the names that it consumed, and
-recognises a batch that comes again, however late (commit.py). A caller that gets
-Unappended may try again for as long as it likes, if it keeps the batch's name.
+When the store does not respond, the outcome is unknown: the batch may be in the inbox, may have
+been consumed and deleted since, or may still arrive. So it is put again, under the same name. A
+commit remembers the names that it consumed, and recognises a batch that comes again, however late
+(commit.py). A caller that gets Unappended may try again for as long as it likes, if it keeps the
+batch's name.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ from arco.log.manifest import (
     verified,
 )
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.port import Mode, ObjectMeta, Store
 from arco.storage.seal import listed_surely, read_checked
 from arco.storage.store_clock import BOUND
+from arco.storage.unique_objects import put_own
 
 AGE_GATE = timedelta(hours=24)
 M = TypeVar("M", DomainManifest, HistoryList)
@@ -293,7 +293,7 @@ class Manifests:
         allowed = {*current.thinned_numbers(), *range(current.generation, floor.generation)}
         beyond = set(floor.thinned_numbers()) - allowed
         if floor.generation < current.generation or beyond:
-            raise Contended("another gc changed the floor at the same time", hint="try again")
+            raise Contended("another gc changed the floor concurrently", hint="try again")
         self._put_floor(number + 1, encode_sealed(floor))
         for older in sorted(self._floors()):
             if older < number:  # one stays, for whoever lists while this goes on
@@ -306,9 +306,7 @@ class Manifests:
         try:
             put_own(self.store, path, raw, self.clock, Mode.CREATE)
         except Corrupt:
-            raise Contended(
-                "another gc changed the floor at the same time", hint="try again"
-            ) from None
+            raise Contended("another gc changed the floor concurrently", hint="try again") from None
 
     def _floors(self) -> Iterator[int]:
         for meta in listed_surely(self.store, paths.FLOORS):

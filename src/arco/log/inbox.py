@@ -23,10 +23,10 @@ from arco.log.envelope import MAX_BATCH_BYTES, Event, Payload, decode_batch
 from arco.log.head import Head
 from arco.log.manifest import decode_sealed
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.parallel import each
 from arco.storage.port import Mode, ObjectMeta, Store
 from arco.storage.seal import read_checked, seal
+from arco.storage.unique_objects import put_own
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from arco.log.core import LogCore
 from arco.log.envelope import Recorded
 from arco.log.head import Head
 from arco.log.manifest import ChangesRef, FileRef, SegmentRef
-from arco.storage.own import put_own
 from arco.storage.parallel import each
+from arco.storage.unique_objects import put_own
 
 
 class EncodedFile(NamedTuple):

@@ -33,8 +33,8 @@ from arco.log.manifest import (
     sha256,
 )
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.parallel import each
+from arco.storage.unique_objects import put_own
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):

@@ -253,7 +253,7 @@ def channel_problems(
                 message = f"{rule.name!r} tells the unknown channel {name!r}"
                 yield Problem.at(rule.code, message, _known(name, settings.channels))
             elif isinstance(mail := settings.channels[name], SmtpChannel) and not mail.to:
-                message = f"{rule.name!r} tells the channel {name!r}, which writes to nobody"
+                message = f"{rule.name!r} tells the channel {name!r}, which has no recipients"
                 yield Problem.at(
                     rule.code, message, 'give the channel to = ["…"], or tell "owners"'
                 )

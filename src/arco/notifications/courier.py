@@ -91,7 +91,7 @@ class ChannelCourier:
         if isinstance(channel, SmtpChannel):
             recipients = (recipient,) if recipient else channel.to
             if not recipients:
-                raise Invalid(f"the channel {name!r} writes to nobody", hint='give it to = ["…"]')
+                raise Invalid(f"the channel {name!r} has no recipients", hint='give it to = ["…"]')
             password = self._value(channel.password) if channel.password else ""
             return send_mail(channel, password, message, recipients)
         return self._post(channel, message)

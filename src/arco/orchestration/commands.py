@@ -67,8 +67,8 @@ from arco.state.staging import Staging
 from arco.state.tier1 import Acknowledged, Tier1
 from arco.state.writer import LogWriter
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.port import Mode, Store
+from arco.storage.unique_objects import put_own
 from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
 
 KEYS_BYTES = 256 << 10
@@ -248,7 +248,7 @@ class OrchestrationCommands:
             return deployed(event, change, current, ids.known, generation)
         raise Refused(
             "deployment_moved",
-            "other deployments changed the workspace at the same time",
+            "other deployments changed the workspace concurrently",
             hint="try again later",
         )
 
@@ -404,7 +404,7 @@ class OrchestrationCommands:
                 if refusal.code != MOVED:
                     raise
             snapshot = self._snapshot()  # somebody else was let in meanwhile: count again
-        raise Contended("other runs are started all the time", hint="try again later")
+        raise Contended("too many runs are being started concurrently", hint="try again later")
 
     def _trigger(
         self,

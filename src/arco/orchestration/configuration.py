@@ -13,10 +13,10 @@ from servo.contract.manifest import Asset
 from servo.errors import Invalid
 from servo.suggest import did_you_mean
 
-Given = Mapping[str, str | int | bool | None]
+ConfigTexts = Mapping[str, str | int | bool | None]
 
 
-def task_config(asset: Asset, given: Given) -> Mapping[str, WireValue]:
+def task_config(asset: Asset, given: ConfigTexts) -> Mapping[str, WireValue]:
     """What the asset's tasks are given. Raises Invalid where a value is of another type."""
     if not given:
         return asset.config
@@ -28,7 +28,7 @@ def task_config(asset: Asset, given: Given) -> Mapping[str, WireValue]:
     return {**asset.config, **taken}
 
 
-def check_config(given: Given, chosen: Collection[Asset], assets: Iterable[Asset]) -> None:
+def check_config(given: ConfigTexts, chosen: Collection[Asset], assets: Iterable[Asset]) -> None:
     """Refuse a name that no chosen asset takes, and a value of another type than the declared."""
     for asset in chosen:
         task_config(asset, given)

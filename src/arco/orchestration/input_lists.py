@@ -21,9 +21,9 @@ from arco.errors import Corrupt, NotFound
 from arco.lineage.tables import ExecutionRow
 from arco.orchestration.input_refs import INLINE, shortened
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.port import Mode, Store
 from arco.storage.seal import read_checked
+from arco.storage.unique_objects import put_own
 from servo.contract.task import InputRef, MaterializationRef, ObjectRef
 
 _SCHEMA = pa.schema(

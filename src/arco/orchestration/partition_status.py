@@ -28,11 +28,11 @@ from arco.execution.states import (
     PartitionState,
     Quality,
 )
-from arco.execution.tables import PARTITION_LOOKS
-from arco.orchestration.partition_looks import (
+from arco.execution.tables import PARTITION_STATUS_ROWS
+from arco.orchestration.partition_cells import (
     NEVER,
     PartitionCells,
-    PartitionLook,
+    PartitionStateQuality,
     cells_of,
     codes_of,
 )
@@ -129,13 +129,13 @@ class PartitionStatuses:
         """By the place in a key, the place of the axis."""
         self._places = [sorted(self._names).index(name) for name in self._names]
         self._codes = bytearray(self.partitions)
-        self._looks: list[PartitionLook] = [NEVER]
+        self._looks: list[PartitionStateQuality] = [NEVER]
         self.outside = 0
         """Partitions with a row that are none of the asset's any more, or not yet."""
 
     # -- marking -------------------------------------------------------------------------
 
-    def mark(self, partition_key: str, look: PartitionLook) -> bool:
+    def mark(self, partition_key: str, look: PartitionStateQuality) -> bool:
         """Give a partition a status; False if it is not one of these."""
         index = self._index(partition_key)
         if index is None:
@@ -179,11 +179,11 @@ class PartitionStatuses:
         twin._codes, twin._looks = self._codes.copy(), self._looks.copy()
         return twin
 
-    def get(self, partition_key: str) -> PartitionLook | None:
+    def get(self, partition_key: str) -> PartitionStateQuality | None:
         index = self._index(partition_key)
         return None if index is None else self._looks[self._codes[index]]
 
-    def code(self, look: PartitionLook) -> int:
+    def code(self, look: PartitionStateQuality) -> int:
         """The number of a status."""
         if look not in self._looks:
             self._looks.append(look)
@@ -203,7 +203,7 @@ class PartitionStatuses:
 
     # -- reading -------------------------------------------------------------------------
 
-    def counts(self) -> dict[PartitionLook, int]:
+    def counts(self) -> dict[PartitionStateQuality, int]:
         """How many partitions have each status."""
         counted = [(look, self._codes.count(code)) for code, look in enumerate(self._looks)]
         return {look: count for look, count in counted if count}
@@ -346,7 +346,7 @@ class StatusReader:
 
     def _lay_rows(self, statuses: PartitionStatuses, asset_id: str) -> None:
         names = ("partition_key", "status", "current", "last", "error_code")
-        table = self._snapshot.columns(PARTITION_LOOKS, asset_id, names)
+        table = self._snapshot.columns(PARTITION_STATUS_ROWS, asset_id, names)
         for batch in table.to_batches(max_chunksize=SLICE):
             statuses.mark_all(batch.column("partition_key"), codes_of(batch, statuses.code))
 

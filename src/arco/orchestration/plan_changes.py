@@ -53,7 +53,7 @@ class ChangedTask(Struct, frozen=True):
     changes: tuple[InputChange, ...]
 
 
-class _Then(NamedTuple):
+class _PreviousTask(NamedTuple):
     """How a version was made."""
 
     asset: Asset
@@ -88,7 +88,7 @@ class _History:
         current = self._snapshot.get(PARTITIONS, task.asset_id, task.partition)
         if current is None:
             return
-        then = self._then(current.run_id, task)
+        then = self._previous_task(current.run_id, task)
         if then is None:
             return
         yield from _own_changes(then, asset, task_config(asset, spec.request.config))
@@ -99,7 +99,7 @@ class _History:
             if each.asset in read and not _same(read[each.asset], ids):
                 yield InputChange("input", each.asset)
 
-    def _then(self, run_id: str, task: PlannedTask) -> _Then | None:
+    def _previous_task(self, run_id: str, task: PlannedTask) -> _PreviousTask | None:
         plan, tasks = self._plan(run_id)
         old = tasks.get((task.asset_id, task.partition))
         if plan is None or old is None:
@@ -107,7 +107,7 @@ class _History:
         asset = self._library.assets(plan.spec.manifest_of(old.asset)).get(old.asset)
         if asset is None:
             return None
-        return _Then(asset, task_config(asset, plan.spec.request.config))
+        return _PreviousTask(asset, task_config(asset, plan.spec.request.config))
 
     def _find_plan(self, run_id: str) -> tuple[Plan | None, dict[tuple[str, str], PlannedTask]]:
         row = self._snapshot.get(RUNS, run_id)
@@ -119,7 +119,9 @@ class _History:
         return plan, {(task.asset_id, task.partition): task for task in tasks}
 
 
-def _own_changes(then: _Then, asset: Asset, config: Mapping[str, object]) -> Iterator[InputChange]:
+def _own_changes(
+    then: _PreviousTask, asset: Asset, config: Mapping[str, object]
+) -> Iterator[InputChange]:
     names = sorted(config.keys() | then.config.keys())
     different = [name for name in names if _value(config, name) != _value(then.config, name)]
     # The fingerprint of the code covers the declared configuration.

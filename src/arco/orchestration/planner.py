@@ -153,10 +153,10 @@ def ordered(graph: Graph, chosen: Iterable[str]) -> list[str]:
     try:
         return list(sorter.static_order())
     except CycleError as error:
-        raise _circle(error.args[1][:-1]) from None
+        raise _cycle_error(error.args[1][:-1]) from None
 
 
-def _circle(cycle: Sequence[str]) -> Invalid:
+def _cycle_error(cycle: Sequence[str]) -> Invalid:
     """`cycle` lists each asset before the one that reads it."""
     at = cycle.index(min(cycle))
     whole = [*cycle[at:], *cycle[:at], cycle[at]]
@@ -236,6 +236,6 @@ def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int, no_ke
     if not tasks:
         assets = ", ".join(sorted(by_asset)[:10])
         raise NoPartitions(
-            f"nothing to do: there are no such partitions yet of {assets}",
+            f"nothing to do: no such partitions exist yet of {assets}",
             hint=no_keys or "name the partitions, or wait until a period is over",
         )

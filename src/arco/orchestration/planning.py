@@ -29,7 +29,7 @@ from arco.orchestration.world import World
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
-from arco.storage.own import put_own
+from arco.storage.unique_objects import put_own
 from servo.contract.manifest import Manifest
 
 ASKED = 100

@@ -15,9 +15,9 @@ import msgspec
 
 from arco.errors import Corrupt, NotFound
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.port import Mode, Store
 from arco.storage.seal import read_checked
+from arco.storage.unique_objects import put_own
 from servo.contract.task import ContractRule, ObjectRef, SchemaRule
 
 INLINE_CHARS: Final = 64 * 1024

@@ -86,7 +86,7 @@ class BreakAcceptance(msgspec.Struct, frozen=True):
             )
         for each in self.columns:
             if len([part for part in each.split(".", 2) if part]) != 3:
-                raise Invalid(f"{each!r} is no column", hint=f"{ACCEPT} namespace.asset.column")
+                raise Invalid(f"{each!r} is not a column", hint=f"{ACCEPT} namespace.asset.column")
         return self
 
 

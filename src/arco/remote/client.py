@@ -12,7 +12,6 @@ idempotency key, which its repetitions have as well.
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -121,7 +120,7 @@ class Client(Operations):
     # -- what is no operation like the others --------------------------------------------
 
     def me(self) -> dict[str, Any]:
-        """Who the caller is, and what he was granted."""
+        """Who the caller is, and what was granted to it."""
         answer: dict[str, Any] = msgspec.json.decode(self.send("GET", "/api/v1/me").content)
         return answer
 
@@ -150,22 +149,33 @@ class Client(Operations):
     def events(self, after: int | None = None, **chosen: Any) -> Iterator[dict[str, Any]]:
         """Events of the log as they are committed, without end; `position` is each one's place.
 
-        `type`, `run_id` and `asset` choose. A stream that breaks off is resumed.
+        `type`, `run_id` and `asset` choose. A stream that breaks off is resumed, also while the
+        server is restarted; what is refused is raised.
         """
-        position = after
+        position, failed = after, 0
         while True:
             query = _query({**chosen, "after": position})
-            with (
-                contextlib.suppress(httpx.TransportError),
-                self._http.stream("GET", f"{self._base}/events", params=query) as answer,
-            ):
-                if answer.status_code != 200:
-                    raise error_of(answer.status_code, answer.read())
-                for event in _events(answer.iter_lines()):
-                    position = event["position"]
-                    if "data" in event:
-                        yield {"position": position, **event["data"]}
-            self.clock.sleep(WAIT_S)
+            failed += 1
+            try:
+                with self._http.stream("GET", f"{self._base}/events", params=query) as answer:
+                    if answer.status_code != 200:
+                        self._check_passing(answer, failed)
+                    else:
+                        failed = 0
+                        for event in _events(answer.iter_lines()):
+                            position = event["position"]
+                            if "data" in event:
+                                yield {"position": position, **event["data"]}
+            except httpx.TransportError as error:
+                if failed >= self._attempts:
+                    raise self._unreachable(error) from None
+            self.clock.sleep(min(MAX_WAIT_S, WAIT_S * 2**failed))
+
+    def _check_passing(self, answer: httpx.Response, failed: int) -> None:
+        """Raise what a stream was refused with, unless that may be over at the next attempt."""
+        body = answer.read()
+        if answer.status_code not in _PASSING or failed >= self._attempts:
+            raise error_of(answer.status_code, body)
 
     def file(self, url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """A file by its `url` in `list_files`. The signed URL is not given the token."""
@@ -199,15 +209,18 @@ class Client(Operations):
                 )
             except httpx.TransportError as error:
                 if attempt >= self._attempts:
-                    raise Unavailable(
-                        f"{self.url} cannot be reached: {error}",
-                        hint="check ARCO_API, and that the server runs",
-                    ) from None
+                    raise self._unreachable(error) from None
             else:
                 if answer.status_code not in _PASSING or attempt >= self._attempts:
                     return self._checked_answer(answer)
                 wait_s = max(wait_s, _retry_after(answer))
             self.clock.sleep(wait_s)
+
+    def _unreachable(self, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"{self.url} cannot be reached: {error}",
+            hint="check ARCO_API, and that the server runs",
+        )
 
     def _checked_answer(self, answer: httpx.Response) -> httpx.Response:
         if answer.status_code >= 400:

@@ -55,7 +55,7 @@ from arco.orchestration.states import RequestState
 from arco.orchestration.world import World
 from arco.remote.client import Client
 from arco.remote.command_api import CommandApi, body_of, generation_of, if_match
-from arco.remote.outside_commands import RemoteImports, RemoteIngest
+from arco.remote.import_commands import RemoteImports, RemoteIngest
 from arco.security.api_keys import parse_key
 from arco.security.commands import NewKey, SecurityCommands
 from arco.security.permissions import Role
@@ -483,8 +483,8 @@ class RemoteOrchestration(OrchestrationCommands):
 def _check_engine(engine_id: str) -> None:
     if engine_id:
         raise Invalid(
-            "tasks do not run here: the API gives no access to the data",
-            hint="leave them to workers, with --remote",
+            "tasks cannot run in this process: the API gives no access to the data",
+            hint="use --remote, which runs them on workers",
         )
 
 
@@ -556,7 +556,7 @@ class RemoteAutomation(AutomationCommands):
 
     def tick(self, schedule: str, *, at: datetime | None = None, run_key: str = "") -> Requested:
         if at is not None:
-            raise Invalid("a tick of another time cannot be asked for through the API")
+            raise Invalid("--at is not available through the API")
         row = self._schedule(schedule)
         key = self.api.key(run_key)
         return _requested(self.api.client.tick_schedule(row.project, row.name, idempotency_key=key))

@@ -6,8 +6,10 @@ the log: whether the audit log is what it says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
@@ -30,7 +32,7 @@ MAX_ROWS: Final = 100
 MAX_EXAMPLES: Final = 100
 
 
-class Asked(NamedTuple):
+class RemoteAsset(NamedTuple):
     """An asset at one generation of a workspace that is reached through the API."""
 
     workspace: Workspace
@@ -48,27 +50,56 @@ def _client(workspace: Workspace) -> Client:
 
 def _check_revealed(reveal: bool) -> None:
     if reveal:
-        raise Invalid("the API shows no personal values", hint="leave out --reveal")
+        raise Invalid("--reveal is not available through the API", hint="leave out --reveal")
 
 
 def remote_rows(
-    asked: Asked, version: MaterializationRow, limit: int, columns: Sequence[str], *, reveal: bool
+    asked: RemoteAsset,
+    version: MaterializationRow,
+    limit: int,
+    columns: Sequence[str],
+    *,
+    reveal: bool,
 ) -> FirstRows:
     """As `first_rows` gives them, with values as JSON has them."""
     _check_revealed(reveal)
     if limit > MAX_ROWS:
-        raise Invalid(f"the API shows at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
+        raise Invalid(f"the API returns at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
     names = [name.strip() for text in columns for name in text.split(",")]
     answer = asked.client.preview_data(
         asked.asset, version=version.materialization_id, limit=limit, columns=names
     )
-    names = [each["name"] for each in answer["columns"]]
-    rows = [dict(zip(names, row, strict=True)) for row in answer["rows"]]
-    table = pa.Table.from_pylist(rows, schema=None) if rows else pa.table({n: [] for n in names})
+    table = arrow_table(answer["columns"], answer["rows"])
     return FirstRows(table, answer["masked"], 0, answer["more_columns"])
 
 
-def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> FileList:
+def arrow_table(columns: Sequence[Mapping[str, object]], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Values of JSON as Arrow has them: numbers and dates are of their types again; of what JSON
+    does not tell apart, types are inferred."""
+    values = list(zip(*rows, strict=True)) if rows else [() for _ in columns]
+    arrays = [_array(each, str(of["type"])) for each, of in zip(values, columns, strict=True)]
+    return pa.Table.from_arrays(arrays, names=[str(each["name"]) for each in columns])
+
+
+_DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
+
+
+def _array(values: Sequence[Any], kind: str) -> pa.Array:
+    if match := _DECIMAL.fullmatch(kind):
+        make = pa.decimal128 if match[1] == "128" else pa.decimal256
+        decimals = [None if value is None else Decimal(str(value)) for value in values]
+        return pa.array(decimals, make(int(match[2]), int(match[3])))
+    try:
+        inferred = pa.array(values)
+    except pa.ArrowException:  # maps and lists whose values are not all alike in JSON
+        return pa.array([None if v is None else msgspec.json.encode(v).decode() for v in values])
+    try:
+        return inferred.cast(pa.type_for_alias(kind))
+    except (pa.ArrowException, ValueError):  # a type that has no short name
+        return inferred
+
+
+def remote_files(asked: RemoteAsset, version: MaterializationRow, *, reveal: bool) -> FileList:
     _check_revealed(reveal)
     answer = asked.client.list_version_files(
         asked.asset, version.materialization_id, generation=asked.generation
@@ -77,7 +108,7 @@ def remote_files(asked: Asked, version: MaterializationRow, *, reveal: bool) -> 
 
 
 def remote_comparison(
-    asked: Asked,
+    asked: RemoteAsset,
     versions: tuple[MaterializationRow, MaterializationRow],
     *,
     key: Sequence[str],
@@ -87,10 +118,11 @@ def remote_comparison(
 ) -> VersionComparison:
     _check_revealed(reveal)
     if engine == "spark":
-        raise Invalid("the API does not compare with Spark", hint="leave out --engine")
+        raise Invalid("--engine is not available through the API", hint="leave out --engine")
     if examples > MAX_EXAMPLES:
         raise Invalid(
-            f"the API shows at most {MAX_EXAMPLES} examples", hint=f"give --examples {MAX_EXAMPLES}"
+            f"the API returns at most {MAX_EXAMPLES} examples",
+            hint=f"give --examples {MAX_EXAMPLES}",
         )
     before, after = versions
     answer = asked.client.compare_versions(
@@ -111,7 +143,7 @@ def remote_comparison(
 
 
 def remote_contract_report(
-    asked: Asked, partition: Sequence[str], version: str, *, is_newest: bool
+    asked: RemoteAsset, partition: Sequence[str], version: str, *, is_newest: bool
 ) -> ContractReport:
     """`is_newest`: as of now, not of the generation's time."""
     answer = asked.client.check_contract(
@@ -123,7 +155,7 @@ def remote_contract_report(
     return msgspec.convert(answer, ContractReport)
 
 
-def remote_suggestions(asked: Asked) -> list[SuggestedColumn]:
+def remote_suggestions(asked: RemoteAsset) -> list[SuggestedColumn]:
     """From names, types and values."""
     answer = asked.client.suggest_personal_columns(
         asked.asset, samples=True, generation=asked.generation

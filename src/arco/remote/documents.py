@@ -24,7 +24,7 @@ class AcceptedBreakRowJson(TypedDict):
 
 class ActivityEventJson(TypedDict):
     at: str
-    kind: str
+    kind: Literal["attempt", "freshness"]
     text: str
     partition: NotRequired[str]
     run_id: NotRequired[str]
@@ -244,7 +244,7 @@ class AuditRowJson(TypedDict):
     event_id: str
     action: str
     command: str
-    outcome: str
+    outcome: Literal["", "applied", "denied", "failed", "refused"]
     code: str
     actor: str
     actor_kind: str
@@ -725,7 +725,7 @@ class ContractBreachRowJson(TypedDict):
     asset_id: str
     breach_id: str
     version: str
-    kind: str
+    kind: Literal["checks", "freshness", "schema"]
     partition: str
     run_id: str
     message: str
@@ -736,7 +736,7 @@ class ContractBreachRowJson(TypedDict):
     breached_at: str
     ended_at: str | None
     ended_by: str
-    outcome: str
+    outcome: Literal["", "approved", "fresh", "kept", "rejected", "removed", "replaced", "version"]
     reason: str
 
 

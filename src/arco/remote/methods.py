@@ -164,7 +164,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         page_size: int = 100,
     ) -> Iterator[doc.AlertRowJson]:
-        """List open alerts: what failed, and has not recovered."""
+        """List open alerts: failures that have not recovered."""
         answer: Iterator[doc.AlertRowJson] = self._pages(
             "/notifications/alerts",
             {
@@ -1491,8 +1491,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         head: str | None = None,
     ) -> doc.AuditVerificationJson:
-        """Compare every record with the log, and check the chain of hashes. Reads all of the
-        log."""
+        """Verify every record against the log, and the hash chain. Reads all of the log."""
         answer: doc.AuditVerificationJson = self._read(
             "/audit/verification",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "head": head},
@@ -1524,7 +1523,7 @@ class Operations(ABC):
         namespace: str | None = None,
         breached: bool | None = None,
     ) -> Iterator[doc.ContractBodyJson]:
-        """List the contracts of assets, and whether they are kept."""
+        """List the contracts of assets and whether they are kept."""
         answer: Iterator[doc.ContractBodyJson] = self._pages(
             "/contracts",
             {
@@ -1619,7 +1618,7 @@ class Operations(ABC):
         before: str | None = None,
         after: str | None = None,
     ) -> doc.ContractDiffBodyJson:
-        """Compare two versions of a contract, and say what breaks its consumers."""
+        """Compare two versions of a contract, and mark changes that break consumers."""
         answer: doc.ContractDiffBodyJson = self._read(
             f"/assets/{_quoted(asset)}/contract/diff",
             {
@@ -1658,7 +1657,7 @@ class Operations(ABC):
         version: str | None = None,
         partition: Sequence[str] | None = None,
     ) -> doc.ContractCheckBodyJson:
-        """Compare the current version of an asset with its contract, without running it."""
+        """Check the current version of an asset against its contract, without a run."""
         answer: doc.ContractCheckBodyJson = self._read(
             f"/assets/{_quoted(asset)}/contract/check",
             {
@@ -1680,7 +1679,7 @@ class Operations(ABC):
         page_size: int = 100,
         namespace: str | None = None,
     ) -> Iterator[doc.PersonalColumnJson]:
-        """List the columns that hold personal or sensitive data, declared or inherited."""
+        """List columns with personal or sensitive data, declared or inherited."""
         answer: Iterator[doc.PersonalColumnJson] = self._pages(
             "/personal-columns",
             {
@@ -1718,7 +1717,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         samples: bool | None = None,
     ) -> doc.SuggestionsBodyJson:
-        """Suggest which columns of an asset may hold personal data. Changes nothing."""
+        """Suggest columns of an asset that may contain personal data. Changes nothing."""
         answer: doc.SuggestionsBodyJson = self._read(
             f"/assets/{_quoted(asset)}/personal/suggestions",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "samples": samples},
@@ -1839,7 +1838,7 @@ class Operations(ABC):
         before: str | None = None,
         after: str | None = None,
     ) -> doc.SchemaDiffBodyJson:
-        """Compare two versions of an asset's schema, and say what may break readers."""
+        """Compare two versions of an asset's schema, and mark changes that may break readers."""
         answer: doc.SchemaDiffBodyJson = self._read(
             f"/assets/{_quoted(asset)}/schema/diff",
             {
@@ -1890,7 +1889,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.FilesBodyJson:
-        """List the files of a version; of the first 10 with their rows and column statistics."""
+        """List the files of a version; for the first 10 also rows and column statistics."""
         answer: doc.FilesBodyJson = self._read(
             f"/assets/{_quoted(asset)}/versions/{_quoted(materialization_id)}/files",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -1907,7 +1906,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         count: int | None = None,
     ) -> doc.SchedulePreviewJson:
-        """Show the next ticks, those around the next clock change, and what each would run."""
+        """Show the next ticks, those around the next clock change, and the tasks of each."""
         answer: doc.SchedulePreviewJson = self._read(
             f"/schedules/{_quoted(project)}/{_quoted(name)}/preview",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "count": count},
@@ -2042,7 +2041,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.NotificationBodyJson:
-        """Show a notification: what it says, to whom, and what became of it."""
+        """Show a notification: its text, its recipient and its delivery attempts."""
         answer: doc.NotificationBodyJson = self._read(
             f"/notifications/{_quoted(notification_id)}",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -2126,7 +2125,7 @@ class Operations(ABC):
         return answer
 
     def add_edge(self, body: doc.EdgeBodyJson, *, idempotency_key: str = "") -> doc.EdgeAnswerJson:
-        """Record that an asset or column comes from another, where no code of Arco says so."""
+        """Add a lineage edge between assets or columns that Arco cannot detect."""
         answer: doc.EdgeAnswerJson = self._write(
             "POST", "/lineage/edges", {}, body, idempotency_key
         )
@@ -2236,7 +2235,7 @@ class Operations(ABC):
     def resume_sensor(
         self, project: str, name: str, *, idempotency_key: str = ""
     ) -> doc.SensorRowJson:
-        """Resume a sensor. It goes on from its cursor."""
+        """Resume a sensor. It continues from its cursor."""
         answer: doc.SensorRowJson = self._write(
             "POST", f"/sensors/{_quoted(project)}/{_quoted(name)}/resume", {}, None, idempotency_key
         )
@@ -2363,7 +2362,7 @@ class Operations(ABC):
         idempotency_key: str = "",
         if_match: str = "",
     ) -> doc.ChangedBodyJson:
-        """Take back a contract that was declared by command; its history stays."""
+        """Remove a contract that was declared by command; its history stays."""
         answer: doc.ChangedBodyJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/contract/remove", {}, body, idempotency_key, if_match
         )
@@ -2372,7 +2371,7 @@ class Operations(ABC):
     def rename_column(
         self, asset: str, body: doc.ColumnRenameBodyJson, *, idempotency_key: str = ""
     ) -> doc.ChangedBodyJson:
-        """Say that a column has another name; its id, history and description stay."""
+        """Rename a column; its id, history and description stay."""
         answer: doc.ChangedBodyJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/columns/rename", {}, body, idempotency_key
         )
@@ -2408,7 +2407,7 @@ class Operations(ABC):
     def release_output(
         self, materialization_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
     ) -> doc.QuarantineRowJson:
-        """Release a version that somebody put into quarantine."""
+        """Release a version that was put into quarantine by hand."""
         answer: doc.QuarantineRowJson = self._write(
             "POST", f"/quarantine/{_quoted(materialization_id)}/release", {}, body, idempotency_key
         )
@@ -2417,7 +2416,7 @@ class Operations(ABC):
     def quarantine_version(
         self, asset: str, body: doc.QuarantineBodyJson, *, idempotency_key: str = ""
     ) -> doc.QuarantineRowJson:
-        """Put a good version into quarantine, so that nothing reads it."""
+        """Put a good version into quarantine, so that it is not read any more."""
         answer: doc.QuarantineRowJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/quarantine", {}, body, idempotency_key
         )
@@ -2426,7 +2425,7 @@ class Operations(ABC):
     def import_dbt(
         self, body: doc.DbtImportBodyJson, *, idempotency_key: str = ""
     ) -> doc.ImportedBodyJson:
-        """Import models, sources, seeds and snapshots of a dbt project, and their lineage."""
+        """Import models, sources, seeds and snapshots of a dbt project with their lineage."""
         answer: doc.ImportedBodyJson = self._write(
             "POST", "/imports/dbt", {}, body, idempotency_key
         )
@@ -2435,7 +2434,8 @@ class Operations(ABC):
     def remove_import(
         self, body: doc.RemoveImportBodyJson, *, idempotency_key: str = ""
     ) -> doc.ImportedBodyJson:
-        """End an import: its lineage leaves, and assets that nobody else has become inactive."""
+        """Remove an import: its lineage is removed, and assets without another source become
+        inactive."""
         answer: doc.ImportedBodyJson = self._write(
             "POST", "/imports/remove", {}, body, idempotency_key
         )

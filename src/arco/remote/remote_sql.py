@@ -24,7 +24,7 @@ class RemoteSql(SqlEngine):
         max_rows = (limits or self.limits).rows
         if max_rows >= MAX_ROWS:
             most = MAX_ROWS - 1
-            raise Invalid(f"the API answers at most {most:,} rows", hint=f"give --limit {most}")
+            raise Invalid(f"the API returns at most {most:,} rows", hint=f"give --limit {most}")
         table = snapshot.query(sql, max_rows + 1)
         more = table.num_rows > max_rows
         return SqlResult(table.slice(0, max_rows), more, snapshot.generation)

@@ -48,14 +48,14 @@ class ApiStore:
         try:
             return self.client.send("GET", f"/objects/{quote(path)}", headers=headers).content
         except NotFound:
-            raise NotFound(f"{path} does not exist, or the API does not hand it out") from None
+            raise NotFound(f"{path} does not exist, or is not available through the API") from None
 
     def head(self, path: str) -> ObjectMeta:
         for meta in self.list(path):
             if meta.path == path:
                 return meta
             break
-        raise NotFound(f"{path} does not exist, or the API does not hand it out")
+        raise NotFound(f"{path} does not exist, or is not available through the API")
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
         if prefix.startswith(_OF_THE_STORE):

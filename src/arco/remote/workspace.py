@@ -46,7 +46,7 @@ class RemoteWorkspace(Workspace):
     def of_all_namespaces(self, what: str) -> Self:
         if self.is_scoped:
             raise Denied(
-                f"{what} are for those who see the whole workspace",
+                f"{what} need a role on the whole workspace",
                 hint="ask an owner for a role on the workspace",
             )
         return self

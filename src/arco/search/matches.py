@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from arco.search.ranking import PATTERNS, POINTS, Alternative, Field, How, points
+from arco.search.ranking import PATTERNS, POINTS, Alternative, Field, MatchKind, points
 from arco.search.tables import DocumentRow, entries
 from arco.search.terms import SearchQuery, SearchTerm
 
@@ -30,7 +30,7 @@ FIELDS: Final[Mapping[str, tuple[Field, str]]] = {
 class SearchMatch(Struct, frozen=True):
     field: str
     """name, asset (with its namespace), column, owner, tag, term, description, code, …"""
-    how: How | Literal["filter"]
+    how: MatchKind | Literal["filter"]
     text: str
     """The entry; of a long one the part around the match."""
     spans: list[tuple[int, int]]
@@ -107,7 +107,7 @@ def _places(
 def _place(
     field: Field,
     label: str,
-    how: How,
+    how: MatchKind,
     entry: str,
     at: int,
     term: SearchTerm,

@@ -17,8 +17,8 @@ from msgspec import Struct
 from arco.search.terms import HAS, SearchQuery, SearchTerm
 
 Field = Literal["names", "path", "columns", "labels", "texts", "code"]
-How = Literal["exact", "prefix", "word", "word start", "part", "typo"]
-PATTERNS: Final[Mapping[How, str]] = {
+MatchKind = Literal["exact", "prefix", "word", "word start", "part", "typo"]
+PATTERNS: Final[Mapping[MatchKind, str]] = {
     "exact": "\n {} \n",
     "prefix": "\n {}",
     "word": " {} ",
@@ -26,7 +26,7 @@ PATTERNS: Final[Mapping[How, str]] = {
     "part": "{}",
     "typo": " {} ",
 }
-POINTS: Final[Mapping[Field, Mapping[How, int]]] = {
+POINTS: Final[Mapping[Field, Mapping[MatchKind, int]]] = {
     "names": {
         "exact": 100, "prefix": 90, "word": 80, "word start": 76, "part": 40, "typo": 20,
     },
@@ -175,7 +175,7 @@ class RankingSql:
         return self._contains(f"lower({column})", f"\n {value}")
 
 
-def _hows(field: Field, term: SearchTerm) -> list[How]:
+def _hows(field: Field, term: SearchTerm) -> list[MatchKind]:
     """How a term may match a field without a typing error, the best first."""
     return [
         how
@@ -184,7 +184,7 @@ def _hows(field: Field, term: SearchTerm) -> list[How]:
     ]
 
 
-def points(field: Field, how: How, term: SearchTerm) -> int:
+def points(field: Field, how: MatchKind, term: SearchTerm) -> int:
     if field == "path" and how == "prefix" and "." in term.raw:
         return DOTTED_PREFIX
     return POINTS[field][how]

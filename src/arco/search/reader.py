@@ -119,7 +119,7 @@ class SearchReader:
         if not documents.num_rows and any(row.assets for row in self.snapshot.all(NAMESPACES)):
             raise NotFound(
                 f"generation {self.snapshot.generation} has assets, and no documents to search",
-                hint="it was written by a program without search: run servo admin rebuild, "
+                hint="it was written by a version without search: run servo admin rebuild, "
                 "and search a newer generation",
             )
         if self._namespaces is not None:

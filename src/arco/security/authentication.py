@@ -6,7 +6,6 @@ a key or a role that was revoked stops counting with the next generation that th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -18,7 +17,6 @@ from arco.security.directory import Directory
 from arco.security.oidc import TokenIdentity, TokenVerifier
 from arco.security.settings import AuthSettings
 from arco.security.tables import ApiKeyRow
-from arco.state.snapshot import Snapshot
 
 
 class DirectorySource(Protocol):
@@ -30,33 +28,22 @@ class DirectorySource(Protocol):
     @property
     def name(self) -> str: ...
 
-    def snapshot(self) -> Snapshot:
-        """The newest generation that is at hand; it need not ask the store each time."""
+    def directory(self) -> Directory:
+        """Of the newest generation that is at hand; it need not ask the store each time."""
 
 
 class Directories:
-    """The directories of several workspaces, each read again only when it has changed."""
+    """The directories of several workspaces."""
 
     def __init__(self, sources: Sequence[DirectorySource]) -> None:
         self.sources = tuple(sources)
-        self._lock = threading.Lock()
-        self._directories: dict[DirectorySource, Directory] = {}
-
-    def of(self, source: DirectorySource) -> Directory:
-        snapshot = source.snapshot()
-        with self._lock:
-            before = self._directories.get(source)
-        directory = Directory.read(snapshot, before)
-        with self._lock:
-            self._directories[source] = directory
-        return directory
 
     def grants(self, subjects: Sequence[str]) -> tuple[Grant, ...]:
         """What the bindings of all workspaces give to these subjects."""
         return tuple(
             grant
             for source in self.sources
-            for grant in self.of(source).grants(subjects, source.tenant, source.name)
+            for grant in source.directory().grants(subjects, source.tenant, source.name)
         )
 
 
@@ -81,21 +68,23 @@ class KeyAuthenticator:
         if key is None:
             return None
         unavailable: Unavailable | None = None
-        for source in self._directories.sources:
+        match: tuple[DirectorySource, Directory, ApiKeyRow] | None = None
+        for source in self._directories.sources:  # all of them, wherever the key is
             try:
-                directory = self._directories.of(source)
+                directory = source.directory()
             except Unavailable as error:  # another workspace may have it
                 unavailable = error
                 continue
             row = directory.keys.get(key.key_id)
-            if row is not None:
-                verified = verify_key(key, row, self._now())
-                self._used(source, verified)
-                return directory.key_caller(verified, source.tenant, source.name)
-        if unavailable is not None:
+            if row is not None and match is None:
+                match = source, directory, row
+        if match is None and unavailable is not None:
             raise unavailable
-        verify_key(key, None, self._now())
-        return None
+        verified = verify_key(key, None if match is None else match[2], self._now())
+        assert match is not None  # else it was not verified
+        source, directory, _ = match
+        self._used(source, verified)
+        return directory.key_caller(verified, source.tenant, source.name)
 
 
 class OidcAuthenticator:
@@ -113,7 +102,7 @@ class OidcAuthenticator:
         return self.identified(self._verifier.verify(token))
 
     def identified(self, identity: TokenIdentity) -> Caller:
-        """The caller with all that is granted to him, to his groups, and by the settings."""
+        """The caller with all that is granted to it, to its groups, and by the settings."""
         granted = [each.grant for each in self._settings.groups if each.group in identity.groups]
         granted += self._directories.grants(identity.subjects)
         return Caller(

@@ -27,11 +27,11 @@ def check_gift(
         own = caller.permissions(namespace or None)
         if needed not in own:
             raise Denied(
-                f"you may not give roles or keys in {where}",
+                f"you may not grant roles or create keys in {where}",
                 hint=f"ask somebody who has {needed} there",
             )
         if missing := sorted(given - own):
             raise Denied(
-                f"you may not give the role {role} in {where}: you do not have {missing[0]} there",
-                hint="give a role that you have yourself",
+                f"you may not grant the role {role} in {where}: you do not have {missing[0]} there",
+                hint="grant a role that you have yourself",
             )

@@ -76,7 +76,7 @@ class SecurityCommands:
         if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
             raise Invalid(f"a key's name has 1 to {MAX_NAME} printable characters")
         if expires_at is not None and expires_at <= self._core.clock.now():
-            raise Invalid("the key would have expired already", hint="give a time to come")
+            raise Invalid("the key would have expired already", hint="give a time in the future")
         narrowed = narrowed_to(scopes)
         check_gift(self._caller, Permission.KEYS_MANAGE, role, namespaces or [""], narrowed)
         text = new_key(self._core.ids(), self._random_bytes)
@@ -125,7 +125,7 @@ class SecurityCommands:
     ) -> Acknowledged:
         parsed = parse_subject(subject)
         if not self._caller.may(Permission.ROLES_MANAGE, namespace or None):
-            raise Denied("you may not revoke roles there", hint="ask an owner")
+            raise Denied("you may not revoke roles in this place", hint="ask an owner")
         self._check_present_role(parsed, namespace)
         command = RoleRevoked(subject=parsed, namespace=namespace, reason=reason)
         return self._execute(command, idempotency_key)
@@ -144,7 +144,7 @@ class SecurityCommands:
     def _check_namespaces(self, namespaces: Sequence[str]) -> None:
         if namespaces and self._core.manifests.workspace == TENANT_WORKSPACE:
             raise Invalid(
-                "a role on the tenant has no namespace",
+                "a tenant-wide role cannot have a namespace",
                 hint="give it in the workspace that has the namespace",
             )
         if len(namespaces) > MAX_NAMESPACES:

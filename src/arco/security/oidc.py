@@ -132,7 +132,7 @@ def _get(url: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise Unavailable(f"{url} answered with something that is no JSON object")
+        raise Unavailable(f"{url} did not return a JSON object")
     return document
 
 
@@ -167,7 +167,7 @@ class KeySet:
                 "the issuer's keys cannot be fetched", hint="look at the issuer, then retry"
             )
         if key is None:
-            raise Unauthenticated("the token is signed with a key that the issuer does not have")
+            raise Unauthenticated("the token is signed with an unknown key")
         return key
 
     def _age(self) -> float:
@@ -239,7 +239,7 @@ class TokenVerifier:
             raise Unauthenticated("the ID token is for another client")
         given = claims.get("nonce")
         if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
-            raise Unauthenticated("the ID token is of another login")
+            raise Unauthenticated("the ID token belongs to another login")
         return self._identity(claims)
 
     def _verified(
@@ -266,7 +266,7 @@ class TokenVerifier:
                 },
             )
         except PyJWTError as error:
-            raise Unauthenticated(f"the token does not hold: {_reason(error)}") from None
+            raise Unauthenticated(f"the token is invalid: {_reason(error)}") from None
         self._check_times(claims)
         return header, claims
 
@@ -274,13 +274,13 @@ class TokenVerifier:
         try:
             header: dict[str, Any] = jwt.get_unverified_header(token)
         except (PyJWTError, ValueError):
-            raise Unauthenticated("this is not a token") from None
+            raise Unauthenticated("the token is malformed") from None
         if header.get("alg") not in self._settings.algorithms:
             raise Unauthenticated("the token is signed with an algorithm that is not allowed")
         if not isinstance(header.get("kid"), str):
             raise Unauthenticated("the token does not name its key")
         if "crit" in header:
-            raise Unauthenticated("the token demands what this program does not know")
+            raise Unauthenticated("the token has an unsupported critical header")
         return header
 
     def _check_times(self, claims: Mapping[str, Any]) -> None:
@@ -292,7 +292,7 @@ class TokenVerifier:
         if starts is not None and starts - leeway > now:
             raise Unauthenticated("the token is not valid yet")
         if issued is not None and issued - leeway > now:
-            raise Unauthenticated("the token is from the future: compare the clocks")
+            raise Unauthenticated("the token was issued in the future; check the clocks")
 
     def _check_purpose(self, header: Mapping[str, Any], claims: Mapping[str, Any]) -> None:
         """An ID token tells a client who logged in. It is no key to an API."""
@@ -300,13 +300,15 @@ class TokenVerifier:
         if self._settings.require_access_token and kind != "at+jwt":
             raise Unauthenticated("the token is not an access token (typ at+jwt)")
         if claims.get("typ") == "ID" or any(name in claims for name in ("nonce", "at_hash")):
-            raise Unauthenticated("an ID token is no access token", hint="send the access token")
+            raise Unauthenticated(
+                "an ID token is not an access token", hint="send the access token"
+            )
 
     def _identity(self, claims: Mapping[str, Any]) -> TokenIdentity:
         settings = self._settings
         subject = claims["sub"]
         if not isinstance(subject, str) or not subject or not subject.isprintable():
-            raise Unauthenticated("the token names nobody")
+            raise Unauthenticated("the token has no subject")
         email = claims.get(settings.email_claim)
         is_verified = claims.get("email_verified") is True or settings.trust_email
         tenant = None

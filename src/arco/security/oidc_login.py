@@ -91,7 +91,7 @@ class OidcLogin:
     def finish(self, attempt: LoginAttempt, code: str, issuer: str | None) -> TokenIdentity:
         """Who has logged in. Raises Unauthenticated, or Unavailable if the issuer is away."""
         if issuer is not None and issuer != self._settings.issuer:
-            raise Unauthenticated("the answer is of another issuer")  # RFC 9207
+            raise Unauthenticated("the response belongs to another issuer")  # RFC 9207
         answer = self._exchange(attempt, code)
         token = answer.get("id_token")
         if not isinstance(token, str):
@@ -125,7 +125,7 @@ class OidcLogin:
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise Unavailable("the issuer answered with something that is no JSON object")
+            raise Unavailable("the issuer did not return a JSON object")
         return document
 
     def _authorization(self) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Unauthenticated, Unavailable
-from arco.security.authentication import Directories, DirectorySource, OidcAuthenticator
+from arco.security.authentication import DirectorySource, OidcAuthenticator
 from arco.security.caller import Caller
 from arco.security.oidc import TokenIdentity
 from arco.storage import paths
@@ -101,14 +101,12 @@ class Sessions:
         self,
         sealer: Sealer,
         oidc: OidcAuthenticator,
-        directories: Directories,
         home: DirectorySource,
         now: Callable[[], datetime],
     ) -> None:
         """`home` is the workspace whose log says which sessions were ended."""
         self.sealer = sealer
         self._oidc = oidc
-        self._directories = directories
         self._home = home
         self._now = now
 
@@ -133,7 +131,7 @@ class Sessions:
         session = self.read(token)
         if session is None:
             raise Unauthenticated("the session has ended", hint="log in again")
-        if session.session_id in self._directories.of(self._home).ended_sessions:
+        if session.session_id in self._home.directory().ended_sessions:
             raise Unauthenticated("the session was ended", hint="log in again")
         caller = self._oidc.identified(session.identity)
         return msgspec.structs.replace(caller, until=session.ends_at)

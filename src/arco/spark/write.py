@@ -30,8 +30,8 @@ from arco.spark.location import hadoop_options, local_path, spark_url
 from arco.spark.read import HasSession
 from arco.storage import parallel
 from arco.storage.footers import Footer, nan_columns, nan_metadata, read_footer
-from arco.storage.own import put_own
 from arco.storage.port import Store
+from arco.storage.unique_objects import put_own
 from arco.tasks.failure import failed
 from arco.tasks.output_columns import check_columns
 from arco.tasks.write_options import COMPRESSIONS, SortKey, WriteOptions
@@ -161,7 +161,7 @@ _BYTES: Final = {
 def _check_frame(frame: DataFrame, columns: Sequence[types.Field], options: WriteOptions) -> None:
     if frame.isStreaming:
         hint = "read it with spark.read instead of spark.readStream"
-        raise failed("user_code", "output.type", "the asset returned a streaming frame", hint)
+        raise failed("user_code", "output.type", "the asset returned a streaming DataFrame", hint)
     check_columns(columns)
     names = {field["name"] for field in columns}
     for key in options.sort_by:

@@ -39,9 +39,9 @@ from arco.state.pins import Pins
 from arco.state.replay import Progress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.parallel import cut_by_size, each
 from arco.storage.port import Mode, Store
+from arco.storage.unique_objects import put_own
 
 ARTIFACTS = "artifacts/"
 PLANS = "plans/"

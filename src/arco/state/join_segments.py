@@ -21,8 +21,8 @@ from arco.state.core import Core
 from arco.state.rewrite import Rewriter, Swap
 from arco.state.system import SEGMENTS, SegmentRow, segment_ref
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.parallel import each
+from arco.storage.unique_objects import put_own
 
 BYTES = 32 << 20
 EVENTS = 100_000

@@ -65,10 +65,19 @@ def look_up_many(
 def _newest(
     files: Files, refs: Iterable[FileRef], table: Table[R], key: Key, best: Versioned[R]
 ) -> Versioned[R]:
-    for ref in sorted(refs, key=lambda ref: -ref.versions[1]):
+    bucket, shard = table.bucket(key), table.shard_text(key)
+    candidates = [
+        ref
+        for ref in refs
+        if ref.shard[0] <= shard <= ref.shard[1] and ref.buckets[0] <= bucket <= ref.buckets[1]
+    ]
+    if len(candidates) > 1:
+        candidates.sort(key=lambda ref: -ref.versions[1])
+    for ref in candidates:
         if ref.versions[1] <= best[0]:
             break
-        for batch in slices(files, (ref,), table, key):
+        for whole in files.batches(table, ref, bucket, key):
+            batch = bucket_slice(whole, bucket)
             at = find(batch, table.key, key)
             if at >= 0 and (version := batch.column("row_version")[at].as_py()) > best[0]:
                 deleted = batch.column("_deleted")[at].as_py()
@@ -85,9 +94,10 @@ def slices(
     """
     buckets, shard = table.buckets(key), table.shard_text(key)
     for ref in refs:
-        low, high = ref.shard
+        if not ref.shard[0] <= shard <= ref.shard[1]:
+            continue
         within = [b for b in buckets if ref.buckets[0] <= b <= ref.buckets[1]]
-        if not within or not low <= shard <= high:
+        if not within:
             continue
         if table.spread > 1 and len(key) == table.shard:
             yield from _of_spread_shard(files, ref, table, key, within)

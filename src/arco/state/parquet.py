@@ -77,8 +77,11 @@ class Files:
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        every = range(len(footer.groups))
-        groups = every if bucket is None else footer.may_hold(bucket, key)
+        groups: Iterable[int]
+        if bucket is None:
+            groups = range(len(footer.groups))
+        else:
+            groups = footer.may_hold(bucket, key)
         return [self._group(table, ref, footer, i) for i in groups]
 
     def shard_batches(

@@ -20,7 +20,7 @@ from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
 from arco.state.table import BUCKETS, WIDE_GROUP, Key, Table, Versioned, keep_newest
 from arco.storage import paths
-from arco.storage.own import put_own
+from arco.storage.unique_objects import put_own
 
 ROWS_PER_FILE = 32_768
 MONTH_ROWS = 1 << 20

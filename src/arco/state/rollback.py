@@ -27,7 +27,7 @@ from arco.state.core import Core
 from arco.state.pins import Pins
 from arco.state.projector import Projected
 from arco.storage import paths
-from arco.storage.own import put_own
+from arco.storage.unique_objects import put_own
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, overload
 
 import pyarrow.parquet as pq
@@ -36,10 +37,8 @@ class RowGroupIndex(NamedTuple):
 
     def may_hold(self, bucket: int, key: Key | None = None) -> Iterator[int]:
         """The numbers of the groups that may hold a bucket, and a key in it."""
-        for i in range(bisect_left(self.groups, bucket, key=_last_bucket), len(self.groups)):
-            if self.groups[i].buckets[0] > bucket:
-                return
-            if self.groups[i].may_hold(bucket, key):
+        for i, group in self.groups.of_bucket(bucket):
+            if group.may_hold(bucket, key):
                 yield i
 
 
@@ -57,6 +56,19 @@ class RowGroups(Sequence[Group]):
         self._metadata = metadata
         self._bucket = metadata.schema.names.index("_bucket")
         self._made: dict[int, Group] = {}
+        self._of_buckets: dict[int, list[tuple[int, Group]]] = {}
+
+    def of_bucket(self, bucket: int) -> list[tuple[int, Group]]:
+        """The groups that may hold a bucket, with their numbers."""
+        groups = self._of_buckets.get(bucket)
+        if groups is None:
+            first = bisect_left(self, bucket, key=_last_bucket)
+            following = takewhile(
+                lambda numbered: numbered[1].buckets[0] <= bucket,
+                ((i, self[i]) for i in range(first, len(self))),
+            )
+            groups = self._of_buckets[bucket] = list(following)
+        return groups
 
     def __len__(self) -> int:
         return int(self._metadata.num_row_groups)

@@ -17,14 +17,15 @@ none of them looked at are dropped, and rows that have changed go back into colu
 table has many rows here, of a bucket whose rows were hardly found (versions of a backfill,
 which are all new) the hashes of the keys remain: what is not among them is new, and the rest
 is looked up in the files. Where rows had to be dropped to make room for others, the state is
-*tight*, and folds go bucket by bucket: each bucket is read once, not once for each fact.
+*tight*, and folds go bucket by bucket: each bucket is read once, not once for each fact. A key
+that no file can hold (what a deployment adds to a large workspace) then loads no bucket.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -60,6 +61,16 @@ class Tables(Protocol):
     def table(self, name: str) -> TableFiles: ...
 
 
+class FileShards(NamedTuple):
+    """Which shard keys the files of a table may hold, as texts."""
+
+    ranges: list[tuple[str, str]]
+    changed: set[str]
+
+    def may_hold(self, shard: str) -> bool:
+        return shard in self.changed or any(low <= shard <= high for low, high in self.ranges)
+
+
 class Warm:
     def __init__(self, files: Files, *, budget_bytes: int = 192 << 20) -> None:
         self._files = files
@@ -75,6 +86,8 @@ class Warm:
         self._incomplete: set[tuple[Table[Any], int]] = set()
         """Buckets that are not loaded, and that commits of this process have changed."""
         self._tables: Tables | None = None
+        self._shards: dict[Table[Any], FileShards] = {}
+        """What the files of `_tables` may hold, of tables for which somebody asked."""
         self.buckets: OrderedDict[tuple[Table[Any], int], LoadedBucket | BucketHashes] = (
             OrderedDict()
         )
@@ -89,6 +102,7 @@ class Warm:
         self._position = self._own_since = 0
         self._incomplete.clear()
         self._tables = None
+        self._shards.clear()
         self.buckets.clear()
         self._looks.clear()
         self._too_large.clear()
@@ -101,6 +115,7 @@ class Warm:
             self._own_since = position
             self._incomplete.clear()
         self._tables = tables
+        self._shards.clear()
         self._position = position
 
     def _overlay(self, before: Tables, after: Tables) -> None:
@@ -155,8 +170,11 @@ class Warm:
         number = table.bucket(key)
         bucket = self.buckets.get((table, number))
         if bucket is None or bucket.used_at != self._commits:
-            if bucket is None and self._is_large(table, number):
-                return self._look_up(table, key)
+            if bucket is None:
+                if self._is_not_worth_loading(table, key):
+                    return None
+                if self._is_large(table, number):
+                    return self._look_up(table, key)
             bucket = self._bucket(table, number)
         versioned = bucket.changed.get(key)
         if versioned is not None:
@@ -179,6 +197,24 @@ class Warm:
             self._loaded += ROW_BYTES
         return versioned
 
+    def _is_not_worth_loading(self, table: Table[Any], key: Key) -> bool:
+        """Whether rows are short of room, and no file has rows of this shard key."""
+        if not self.is_tight:
+            return False
+        shards = self._shards.get(table)
+        if shards is None:
+            shards = self._shards[table] = self._shards_of(table)
+        return not shards.may_hold(table.shard_text(key))
+
+    def _shards_of(self, table: Table[Any]) -> FileShards:
+        ranges, changed = [], set[str]()
+        for ref in self._refs(table):
+            if ref.table:  # the reference to a change file has no range of its own
+                changed.update(map(table.shard_text, self._files.changed_rows(table, ref)))
+            else:
+                ranges.append(ref.shard)
+        return FileShards(ranges, changed)
+
     def _is_large(self, table: Table[Any], number: int) -> bool:
         """Whether a bucket is not worth loading yet."""
         if (table, number) in self._too_large:
@@ -193,7 +229,10 @@ class Warm:
         return None if versioned[1] is None else versioned
 
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
-        bucket = self._whole(table, table.bucket(shard))
+        number = table.bucket(shard)
+        if (table, number) not in self.buckets and self._is_not_worth_loading(table, shard):
+            return
+        bucket = self._whole(table, number)
         bucket.hits += LOOKS  # all rows are needed
         rows: dict[Key, Versioned[Any]] = {}
         for at in range(*prefix_range(bucket.batch, table.key, shard)):

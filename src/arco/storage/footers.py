@@ -48,7 +48,7 @@ def read_footer(store: Store, file: ObjectMeta) -> Footer:
     tail = _end(store, file, min(file.size, TAIL_BYTES))
     length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
     if tail[-4:] != _MAGIC or length > file.size:
-        raise _corrupt(file, "it does not end as one")
+        raise _corrupt(file, "it has no Parquet footer")
     if length > len(tail):
         tail = _end(store, file, length)
     try:

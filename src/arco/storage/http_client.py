@@ -35,7 +35,7 @@ def checked_api_url(url: str) -> str:
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise Invalid(f"{url!r} is not the URL of an API", hint="write https://HOST")
     if parts.scheme == "http" and not is_local:
-        raise Invalid(f"{url} would send your token in the clear", hint="use https://")
+        raise Invalid(f"{url} would send your token without encryption", hint="use https://")
     if parts.query or parts.fragment or parts.username:
         raise Invalid(
             "the URL of an API has a scheme, a host and a port", hint="write https://HOST"

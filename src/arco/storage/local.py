@@ -58,7 +58,7 @@ _REMEMBERED_DIRECTORIES = 10_000
 _PUT_ATTEMPTS = 5
 
 
-class _Way(NamedTuple):
+class _OpenDirectories(NamedTuple):
     """Opened directories, from one that is surely there down to the one to write into."""
 
     above: str
@@ -66,7 +66,7 @@ class _Way(NamedTuple):
     """Those below `above`."""
     opened: Sequence[int]
 
-    def __enter__(self) -> _Way:
+    def __enter__(self) -> _OpenDirectories:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -237,7 +237,9 @@ class LocalStore:
             else:
                 self._put_named(way, directory, name, data, mode)
 
-    def _put_named(self, way: _Way, directory: str, name: str, data: bytes, mode: Mode) -> None:
+    def _put_named(
+        self, way: _OpenDirectories, directory: str, name: str, data: bytes, mode: Mode
+    ) -> None:
         """The file is on the disk before it has its name."""
         at = way.opened[-1]
         try:
@@ -254,7 +256,7 @@ class LocalStore:
             self._doubtful[directory] = object()
             raise
 
-    def _put_fresh(self, way: _Way, directory: str, name: str, data: bytes) -> None:
+    def _put_fresh(self, way: _OpenDirectories, directory: str, name: str, data: bytes) -> None:
         """The disk is asked for the file and its name at once, which takes half as long."""
         at = way.opened[-1]
         fd = self._create(way, name, data, fresh=True)
@@ -271,7 +273,9 @@ class LocalStore:
             if fd is not None:
                 os.close(fd)
 
-    def _create(self, way: _Way, name: str, data: bytes, *, fresh: bool = False) -> int | None:
+    def _create(
+        self, way: _OpenDirectories, name: str, data: bytes, *, fresh: bool = False
+    ) -> int | None:
         """Write a file and give it its name. A fresh one is given back open, to be synced."""
         at = way.opened[-1]
         fd = self._open_nameless(at)
@@ -368,11 +372,11 @@ class LocalStore:
             self.nameless = False
             return None
 
-    def _enter(self, directory: str) -> _Way:
+    def _enter(self, directory: str) -> _OpenDirectories:
         """A directory, opened, and made where it is not there."""
         above, names = self._unsettled(directory)
         opened = [localfiles.open_here(above, localfiles.DIRECTORY)]
-        way = _Way(above, names, opened)
+        way = _OpenDirectories(above, names, opened)
         try:
             for name in names:
                 with contextlib.suppress(FileExistsError):
@@ -383,7 +387,7 @@ class LocalStore:
             raise
         return way
 
-    def _settle(self, way: _Way) -> None:
+    def _settle(self, way: _OpenDirectories) -> None:
         """See the name of each directory onto the disk.
 
         Also where they existed: the process that made them may not have come to its fsync.

@@ -174,7 +174,7 @@ def _decoded(raw: bytes) -> _Sealed:
     try:
         return _sealed.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Invalid("these bytes are no task envelope") from None
+        raise Invalid("this is not a task envelope") from None
 
 
 def _parsed(body: msgspec.Raw) -> TaskRequest:

@@ -175,10 +175,10 @@ class ApiQueue:
     # -- the dispatcher's side, which a worker does not have -------------------------------
 
     def put(self, messages: Sequence[Message]) -> None:
-        raise Invalid("a worker of the API puts no messages into the queue")
+        raise Invalid("a worker with --api cannot enqueue messages")
 
     def withdraw(self, names: Sequence[str]) -> None:
-        raise Invalid("a worker of the API takes no messages back")
+        raise Invalid("a worker with --api cannot remove messages")
 
     def held(self, names: Collection[str]) -> set[str]:
-        raise Invalid("a worker of the API does not see the queue")
+        raise Invalid("a worker with --api cannot read the queue")

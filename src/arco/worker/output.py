@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from arco.columns import types
 from arco.columns.arrow import arrow_fields, rebuilt
 from arco.storage.footers import NAN_METADATA, nan_columns, nan_metadata
-from arco.storage.own import put_own
 from arco.storage.port import Store
+from arco.storage.unique_objects import put_own
 from arco.tasks.output_columns import check_columns
 from arco.tasks.write_options import WriteOptions
 from arco.worker.failures import TaskFailed, failed
@@ -46,8 +46,8 @@ MAX_METADATA_BYTES: Final = 128 << 10
 
 _ALLOWED = (
     "return a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
-    "DataFrame, a polars LazyFrame, an iterable of those (not of Spark frames or LazyFrames) or of "
-    "rows as dicts, or an AssetOut with one of them"
+    "DataFrame, a polars LazyFrame, an iterable of those (not of Spark DataFrames or "
+    "LazyFrames) or of rows as dicts, or an AssetOut with one of them"
 )
 
 
@@ -283,7 +283,7 @@ def _options(io: Mapping[str, str], target_bytes: int) -> WriteOptions:
             raise failed(
                 "configuration",
                 "io.invalid",
-                f"io: {key} is for Spark frames",
+                f"io: {key} is for Spark DataFrames",
                 "sort or split the rows before you return them, or return a Spark DataFrame",
             )
     return WriteOptions.of(io, target_bytes)

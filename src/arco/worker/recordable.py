@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from arco.orchestration.results import UNRECORDED, UNRECORDED_HINT, TooLarge, bounded
 from arco.storage import paths
-from arco.storage.own import put_own
 from arco.storage.port import Store
+from arco.storage.unique_objects import put_own
 from arco.worker.failures import failed
 from servo.contract import canonical
 from servo.contract.task import ErrorInfo, ObjectRef, OutputCommit, TaskRequest, TaskResult

@@ -73,7 +73,7 @@ class _Slot:
         self._frames = frames
         self._socket = _identity(frames.connection.fileno())
         self._loader: Loader | None = None
-        self._before = _look()
+        self._before = _process_state()
         """As the process was when the task's own code began."""
         clock = SystemClock()
         spark = None
@@ -98,7 +98,7 @@ class _Slot:
         self._loader = loader
         stopping = Stopping(task.request.timeout_s)
         with stopping.listening():
-            self._before = _look()
+            self._before = _process_state()
             secrets = SecretValues(task.secrets)
             assignment = Assignment(self._given(task), task.request, stopping, loader, secrets)
             answer = None
@@ -122,7 +122,7 @@ class _Slot:
         return shared._replace(ids=lambda: task.version)
 
     def _is_clean(self) -> bool:
-        now, before = _look(), self._before
+        now, before = _process_state(), self._before
         if now.threads - before.threads or now[1:] != before[1:]:
             return False
         if _resident_pages() > self._pages + _MAX_KEPT_PAGES:
@@ -136,15 +136,15 @@ class _Slot:
     # -- the attempt's process ------------------------------------------------------------
 
     def loaded(self) -> None:
-        self._before = _look()
+        self._before = _process_state()
 
     @contextlib.contextmanager
     def own_changes(self) -> Iterator[None]:
-        was = _look()
+        was = _process_state()
         try:
             yield
         finally:
-            self._before = self._before.changed(was, _look())
+            self._before = self._before.changed(was, _process_state())
 
     def called(self) -> None:
         """Without its socket a slot can tell nothing but an exit status."""
@@ -205,7 +205,7 @@ class _SparkLink:
 # -- what a task may leave behind ---------------------------------------------------------
 
 
-class _Look(NamedTuple):
+class _ProcessState(NamedTuple):
     threads: frozenset[int]
     folder: str
     environment: dict[bytes, bytes]
@@ -213,7 +213,7 @@ class _Look(NamedTuple):
     streams: tuple[Any, ...]
     umask: int
 
-    def changed(self, was: _Look, now: _Look) -> _Look:
+    def changed(self, was: _ProcessState, now: _ProcessState) -> _ProcessState:
         """With the differences between two others."""
         return self._replace(
             threads=self.threads | now.threads - was.threads,
@@ -227,10 +227,10 @@ _OURS = ("store_", "spark-", "arco-")
 _SIGNALS = [int(n) for n in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})]
 
 
-def _look() -> _Look:
+def _process_state() -> _ProcessState:
     """Several times for each task: a look takes microseconds."""
     os.umask(mask := os.umask(0o077))
-    return _Look(
+    return _ProcessState(
         frozenset([t.ident or 0 for t in threading.enumerate() if not t.name.startswith(_OURS)]),
         _folder(),
         os.environ._data.copy(),  # type: ignore[attr-defined]  # encoded: the mapping decodes

@@ -2,7 +2,7 @@
 
 The steps are those of an attempt, with its code: inputs as files of a store, which is in memory,
 checks of inputs, the call, files, checks of the output. There is no signed request, no commit
-marker and no lineage, and Spark frames are collected.
+marker and no lineage, and Spark DataFrames are collected.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run_trial(
 ) -> AssetResult:
     if not isinstance(definition, AssetDefinition):
         raise Invalid(
-            f"{definition!r} is no asset with a function",
+            f"{definition!r} is not an asset with a function",
             hint="a query runs on Spark: test it with `servo run --store` in a temporary folder",
         )
     asset = _declared(definition)
@@ -168,7 +168,7 @@ class _Trial:
             name = missing[0]
             raise Invalid(
                 f"{self._asset.key} reads {declared[name]}, and the test gives no {name!r}",
-                hint=f"pass {{{name!r}: …}}: an Arrow table, a frame, or a list of rows",
+                hint=f"pass {{{name!r}: …}}: an Arrow table, a DataFrame, or a list of rows",
             )
         return {name: self._input(name, key, given[name]) for name, key in declared.items()}
 
@@ -212,7 +212,7 @@ class _Trial:
                 return self._frames[ref.parameter]
             if self._spark is None:
                 raise Invalid(
-                    f"{self._asset.key} reads {ref.asset} as a Spark frame",
+                    f"{self._asset.key} reads {ref.asset} as a Spark DataFrame",
                     hint="give a session: run_asset(…, spark=session)",
                 )
             return self._spark.createDataFrame(read_input(self._store, ref, "pandas"))

@@ -21,7 +21,8 @@ class ContractVersion(NamedTuple):
         match = _VERSION.fullmatch(text.strip())
         if match is None:
             raise Invalid(
-                f"{text!r} is no version of a contract", hint='write version="1.0.0": three numbers'
+                f"{text!r} is not a valid contract version",
+                hint='write version="1.0.0": three numbers',
             )
         return cls(*(int(number or 0) for number in match.groups()))
 

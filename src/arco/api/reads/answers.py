@@ -234,7 +234,7 @@ def get_asset_health(
 
 
 class CostParameters(AtParameters, frozen=True, kw_only=True):
-    by: Annotated[CostGrouping, Meta(description="How to group the lines.")] = "asset"
+    by: Annotated[CostGrouping, Meta(description="Group by asset, day or run.")] = "asset"
     days: Annotated[int, Meta(ge=1, le=366, description="The last days, today included (UTC).")] = (
         30
     )

@@ -15,7 +15,7 @@ from msgspec import Meta
 from arco.api.page_tokens import SortKey
 from arco.api.reads.run_reads import asked_for
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
-from arco.api.seen import Seen
+from arco.api.row_visibility import RowVisibility
 from arco.api.views import View
 from arco.automation.asset_tables import AutomationRow
 from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
@@ -33,7 +33,7 @@ OwnName = Annotated[str, Meta(min_length=1, max_length=128, description="The nam
 
 
 def sees_project(view: View, visible: Visible, project: str) -> bool:
-    return visible.all or Seen(view, visible).project(project)
+    return visible.all or RowVisibility(view, visible).project(project)
 
 
 class ProjectItemParameters(AtParameters, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ def list_backfills(
 
 
 def _sees_backfill(view: View, visible: Visible, row: BackfillRow) -> bool:
-    return Seen(view, visible).selection(row.selection)
+    return RowVisibility(view, visible).selection(row.selection)
 
 
 class BackfillParameters(AtParameters, frozen=True, kw_only=True):
@@ -249,7 +249,7 @@ def list_automations(
 
 
 class FreshnessParameters(PageParameters, frozen=True, kw_only=True):
-    stale: Annotated[bool, Meta(description="Only what is stale.")] = False
+    stale: Annotated[bool, Meta(description="Only stale ones.")] = False
 
 
 def list_freshness(

@@ -70,7 +70,7 @@ class ContractListParameters(PageParameters, frozen=True, kw_only=True):
 def list_contracts(
     view: View, visible: Visible, parameters: ContractListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, ContractBody]]:
-    """List the contracts of assets, and whether they are kept."""
+    """List the contracts of assets and whether they are kept."""
     reader = ContractReader(view.snapshot)
     for each in view.derived("contracts", reader.contracts):
         if window.after is not None and (each.asset,) <= window.after:
@@ -171,7 +171,7 @@ class ContractDiffBody(msgspec.Struct, frozen=True, kw_only=True):
 def diff_contract(
     view: View, visible: Visible, parameters: ContractDiffParameters
 ) -> ContractDiffBody:
-    """Compare two versions of a contract, and say what breaks its consumers."""
+    """Compare two versions of a contract, and mark changes that break consumers."""
     asset_id_of(view, visible, parameters.asset)
     reader = ContractReader(view.snapshot)
     before, after = reader.pair(parameters.asset, parameters.before, parameters.after)
@@ -231,7 +231,7 @@ class ContractCheckBody(msgspec.Struct, frozen=True, kw_only=True):
 def check_contract(
     view: View, visible: Visible, parameters: ContractCheckParameters
 ) -> ContractCheckBody:
-    """Compare the current version of an asset with its contract, without running it.
+    """Check the current version of an asset against its contract, without a run.
 
     Reads the footers of its files, and the columns that checks name.
     """

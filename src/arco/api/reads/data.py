@@ -13,7 +13,7 @@ from arco.api.page_tokens import SortKey
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.run_reads import Time
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
-from arco.api.seen import Seen
+from arco.api.row_visibility import RowVisibility
 from arco.api.views import View, require_asset
 from arco.errors import NotFound
 from arco.execution.reader import ExecutionReader
@@ -230,7 +230,7 @@ def list_dynamic_keys(
     view: View, visible: Visible, parameters: DynamicKeyParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, DynamicKeyRow]]:
     """List the keys of a dynamic dimension."""
-    if not visible.all and not Seen(view, visible).key_set(parameters.keys):
+    if not visible.all and not RowVisibility(view, visible).key_set(parameters.keys):
         return
     for row in view.snapshot.rows(DYNAMIC_KEYS, parameters.keys):
         if window.after is None or (row.key,) > window.after:

@@ -1,9 +1,9 @@
 """Which files each table consists of at a generation, and the SQL that makes the table of them.
 
-A browser with DuckDB reads them itself. They hold rows of all namespaces: they are for those who
-see the whole workspace. Tables of keys, roles and the audit log are not among them, and neither
-are change files as they are in the store, which have rows of those tables too: of the latest
-commits' changes each table has a file of its own, which the server makes.
+A browser with DuckDB reads them itself. They hold rows of all namespaces: they need a role on the
+whole workspace. Tables of keys, roles and the audit log are not among them, and neither are
+change files as they are in the store, which have rows of those tables too: of the latest commits'
+changes each table has a file of its own, which the server makes.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def list_files(view: View, visible: Visible, parameters: TableFilesParameters) -
 
 def require_all(visible: Visible) -> None:
     if not visible.all:
-        raise Denied(
-            "files are for those who see the whole workspace", hint="ask the same of POST …/query"
-        )
+        raise Denied("files need a role on the whole workspace", hint="use POST …/query instead")
 
 
 def _described(view: View, name: str) -> FilesOfTable:

@@ -141,7 +141,7 @@ class SchemaDiffBody(msgspec.Struct, frozen=True, kw_only=True):
 def diff_asset_schema(
     view: View, visible: Visible, parameters: SchemaDiffParameters
 ) -> SchemaDiffBody:
-    """Compare two versions of an asset's schema, and say what may break readers."""
+    """Compare two versions of an asset's schema, and mark changes that may break readers."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     schema = SchemaReader(view.snapshot).schema(asset_id, parameters.asset)
     difference = schema_difference(schema, parameters.asset, parameters.before, parameters.after)

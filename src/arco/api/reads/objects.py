@@ -4,7 +4,7 @@ With these a program reads a workspace as if it had the store: `ARCO_API` makes 
 Manifests, files of tables, plans, declared code and logs of attempts are among them; the log, keys,
 leases, queues and data are not. Who may not manage keys and roles and read the audit log is given
 manifests and change files without the tables of those. Who does not see the whole workspace gets no
-tables, and of the other objects what he sees (`seen_objects.py`).
+tables, and of the other objects what he sees (`visible_objects.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from arco.api.routes import AtParameters, read
-from arco.api.seen import Seen
-from arco.api.seen_objects import SeenObjects
+from arco.api.row_visibility import RowVisibility
 from arco.api.views import View
+from arco.api.visible_objects import VisibleObjects
 from arco.errors import NotFound
 from arco.log.manifest import ChangesRef, RootManifest, encode_sealed, sha256
 from arco.security.permissions import Permission
@@ -92,7 +92,7 @@ def list_stored_objects(view: View, visible: Visible, parameters: ObjectsParamet
 
 def _metas(view: View, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
     if not view.sees_objects:
-        yield from SeenObjects(Seen(view, view.sees_runs_of)).list(prefix, start_after)
+        yield from VisibleObjects(RowVisibility(view, view.sees_runs_of)).list(prefix, start_after)
         return
     if not prefix.startswith(_NAMED):
         raise NotFound(f"no objects that begin with {prefix} are handed out")

@@ -34,7 +34,7 @@ def require_everything(visible: Visible, what: str) -> None:
     """Raise for who does not see the whole workspace."""
     if not visible.all:
         raise Denied(
-            f"{what} are for those who see the whole workspace",
+            f"{what} need a role on the whole workspace",
             hint="ask an owner for a role on the workspace",
         )
 
@@ -148,7 +148,7 @@ def list_notifications(
 def list_alerts(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, AlertRow]]:
-    """List open alerts: what failed, and has not recovered."""
+    """List open alerts: failures that have not recovered."""
     rows = sorted(
         NotificationReader(view.snapshot).alerts(),
         key=lambda row: (row.raised_at, row.rule_id, row.subject),

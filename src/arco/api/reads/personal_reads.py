@@ -30,7 +30,7 @@ class PersonalListParameters(PageParameters, frozen=True, kw_only=True):
 def list_personal_columns(
     view: View, visible: Visible, parameters: PersonalListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, PersonalColumn]]:
-    """List the columns that hold personal or sensitive data, declared or inherited."""
+    """List columns with personal or sensitive data, declared or inherited."""
     if parameters.namespace:
         require_namespace(visible, parameters.namespace)
     reader = PersonalDataReader(view.snapshot)
@@ -117,7 +117,7 @@ def explain_personal_column(
 class SuggestParameters(AtParameters, frozen=True, kw_only=True):
     asset: AssetName
     samples: Annotated[
-        bool, Meta(description="Look at values of the newest version; none is shown.")
+        bool, Meta(description="Also read values of the newest version; they are not shown.")
     ] = False
 
 
@@ -129,7 +129,7 @@ class SuggestionsBody(msgspec.Struct, frozen=True, kw_only=True):
 def suggest_personal_columns(
     view: View, visible: Visible, parameters: SuggestParameters
 ) -> SuggestionsBody:
-    """Suggest which columns of an asset may hold personal data. Changes nothing."""
+    """Suggest columns of an asset that may contain personal data. Changes nothing."""
     asset_id_of(view, visible, parameters.asset)
     store = view.store if parameters.samples else None
     columns = suggested_columns(view.snapshot, parameters.asset, store)

@@ -39,7 +39,7 @@ MAX_TASKS = 200
 class SchedulePreviewParameters(AtParameters, frozen=True, kw_only=True):
     project: ProjectName
     name: OwnName
-    count: Annotated[int, Meta(ge=1, le=20, description="How many ticks.")] = 5
+    count: Annotated[int, Meta(ge=1, le=20, description="Number of ticks.")] = 5
 
 
 class PreviewedTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +77,9 @@ class SchedulePreview(msgspec.Struct, frozen=True, kw_only=True):
 def preview_schedule(
     view: View, visible: Visible, parameters: SchedulePreviewParameters
 ) -> SchedulePreview:
-    """Show the next ticks, those around the next clock change, and what each would run.
+    """Show the next ticks, those around the next clock change, and the tasks of each.
 
-    What a tick would run is planned with what is deployed and materialized now.
+    The tasks are planned with the current deployment and versions.
     """
     row = require_schedule(view, visible, parameters.project, parameters.name)
     change = next_clock_change(row.timezone, view.now)

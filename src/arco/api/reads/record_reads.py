@@ -243,7 +243,7 @@ class NotificationBody(msgspec.Struct, frozen=True, kw_only=True):
 def get_notification(
     view: View, visible: Visible, parameters: NotificationParameters
 ) -> NotificationBody:
-    """Show a notification: what it says, to whom, and what became of it."""
+    """Show a notification: its text, its recipient and its delivery attempts."""
     require_everything(visible, "notifications")
     row = NotificationReader(view.snapshot).notification(parameters.notification_id)
     if row.notification_id != parameters.notification_id:

@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from arco.api.page_tokens import SortKey
 from arco.api.reads.catalog import AssetName
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
+from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import (
     ASKED_OF_RUN,
     require_run,
@@ -24,7 +25,6 @@ from arco.api.run_visibility import (
     sees_run,
     sees_whole_run,
 )
-from arco.api.seen import Seen
 from arco.api.views import View, require_asset
 from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
 from arco.errors import NotFound
@@ -378,7 +378,7 @@ def require_request(view: View, visible: Visible, key: str) -> RunRequestRow:
 
 def sees_request(view: View, visible: Visible, row: RunRequestRow) -> bool:
     """Whether all assets that it names are of namespaces that the caller sees."""
-    return visible.all or Seen(view, visible).request(row.request)
+    return visible.all or RowVisibility(view, visible).request(row.request)
 
 
 _READ = Permission.RUNS_READ

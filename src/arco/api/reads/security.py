@@ -113,7 +113,7 @@ class AuditVerification(msgspec.Struct, frozen=True, kw_only=True):
 def verify_audit_log(
     view: View, visible: Visible, parameters: AuditVerifyParameters
 ) -> AuditVerification:
-    """Compare every record with the log, and check the chain of hashes. Reads all of the log."""
+    """Verify every record against the log, and the hash chain. Reads all of the log."""
     require_everything(visible, "checks of the audit log")
     anchor = Anchor.parse(parameters.head) if parameters.head else None
     report = verify_audit(view.snapshot, view.types, anchor=anchor)

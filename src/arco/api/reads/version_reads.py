@@ -41,7 +41,7 @@ class FilesBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_version_files(view: View, visible: Visible, parameters: FilesParameters) -> FilesBody:
-    """List the files of a version; of the first 10 with their rows and column statistics."""
+    """List the files of a version; for the first 10 also rows and column statistics."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     row = ExecutionReader(view.snapshot).materialization(asset_id, parameters.materialization_id)
     if row is None:
@@ -69,7 +69,7 @@ class CompareParameters(AtParameters, frozen=True, kw_only=True):
     ] = []
     key: Annotated[
         list[Annotated[str, Meta(max_length=1000)]],
-        Meta(max_length=20, description="Compare rows by these columns, which name a row."),
+        Meta(max_length=20, description="Match rows by these columns, which must be unique."),
     ] = []
     examples: Annotated[
         int, Meta(ge=0, le=100, description="At most so many rows of each kind of change.")

@@ -147,7 +147,7 @@ def pause_sensor(
 def resume_sensor(
     writing: Writing, parameters: ProjectItem, body: NoBody
 ) -> WriteAnswer[SensorRow]:
-    """Resume a sensor. It goes on from its cursor."""
+    """Resume a sensor. It continues from its cursor."""
     id = _sensor(writing, parameters)
     done = writing.commands.sensors.resume(id)
     return _sensor_after(writing, id, done.generation)
@@ -169,7 +169,7 @@ def reset_sensor(
 
 class PushBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(min_length=1, max_length=200)]
-    """The message's id; each counts once."""
+    """The id of the message; each id is processed once."""
     payload: str = ""
 
 

@@ -270,7 +270,7 @@ def _ends(writing: Writing, body: EdgeBody | EdgeRefBody) -> tuple[Node, Node]:
 
 
 def add_edge(writing: Writing, parameters: NoParameters, body: EdgeBody) -> WriteAnswer[EdgeAnswer]:
-    """Record that an asset or column comes from another, where no code of Arco says so."""
+    """Add a lineage edge between assets or columns that Arco cannot detect."""
     source, target = _ends(writing, body)
     done = writing.commands.lineage.add(
         source,

@@ -94,7 +94,7 @@ class ContractRemoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 def remove_contract(
     writing: Writing, parameters: AssetWriteParameters, body: ContractRemoveBody
 ) -> WriteAnswer[ChangedBody]:
-    """Take back a contract that was declared by command; its history stays."""
+    """Remove a contract that was declared by command; its history stays."""
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
     done = writing.commands.contracts.withdraw(

@@ -41,7 +41,7 @@ def add_column(
 
 
 class ColumnUpdateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An empty text withdraws what people have set."""
+    """An empty text withdraws the value set by people."""
 
     column: ColumnText
     name: ColumnText | None = None
@@ -76,7 +76,7 @@ class ColumnRenameBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 def rename_column(
     writing: Writing, parameters: AssetWriteParameters, body: ColumnRenameBody
 ) -> WriteAnswer[ChangedBody]:
-    """Say that a column has another name; its id, history and description stay."""
+    """Rename a column; its id, history and description stay."""
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
     done = writing.commands.catalog.rename_column(

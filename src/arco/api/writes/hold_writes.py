@@ -42,7 +42,7 @@ def reject_output(
 def release_output(
     writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
 ) -> WriteAnswer[QuarantineRow]:
-    """Release a version that somebody put into quarantine.
+    """Release a version that was put into quarantine by hand.
 
     It becomes current, unless a newer version is. Of one that is released already nothing changes.
     """
@@ -70,7 +70,7 @@ class QuarantineBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 def quarantine_version(
     writing: Writing, parameters: QuarantineParameters, body: QuarantineBody
 ) -> WriteAnswer[QuarantineRow]:
-    """Put a good version into quarantine, so that nothing reads it.
+    """Put a good version into quarantine, so that it is not read any more.
 
     If it is current, the newest good version before it is current again. Of a version that is
     held already nothing changes.

@@ -37,7 +37,7 @@ class ImportedBody(msgspec.Struct, frozen=True, kw_only=True):
 def import_dbt(
     writing: Writing, parameters: NoParameters, body: DbtImportBody
 ) -> WriteAnswer[ImportedBody]:
-    """Import models, sources, seeds and snapshots of a dbt project, and their lineage.
+    """Import models, sources, seeds and snapshots of a dbt project with their lineage.
 
     Importing the same files again changes nothing.
     """
@@ -65,7 +65,8 @@ class RemoveImportBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 def remove_import(
     writing: Writing, parameters: NoParameters, body: RemoveImportBody
 ) -> WriteAnswer[ImportedBody]:
-    """End an import: its lineage leaves, and assets that nobody else has become inactive."""
+    """Remove an import: its lineage is removed, and assets without another source become
+    inactive."""
     writing.allow_workspace()
     result = writing.unkeyed.imports.remove(body.source)
     return WriteAnswer(ImportedBody(dry_run=False, imported=result), result.generation)

@@ -23,6 +23,7 @@ from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.schema_deploy import BreakAcceptance
 from arco.orchestration.tables import DEPLOYMENTS
 from arco.security.permissions import Permission
+from arco.worker.artifact import check_artifact
 from servo.contract.manifest import Manifest, decode_manifest, encode_manifest, keys_read
 
 # -- deployments ------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ def _check_reach(writing: Writing, manifest: Manifest) -> None:
     """
     reads = {key.partition(".")[0] for asset in manifest.assets for key in keys_read(asset)}
     if not all(writing.caller.may(Permission.DATA_READ, namespace) for namespace in reads):
-        raise Denied("this reads assets of namespaces whose data you may not read")
+        raise Denied("the selection reads assets in namespaces whose data you may not read")
     # What a pattern selects may grow after the deployment: single assets cannot.
     terms = {term for each in manifest.schedules for term in each.selection}
     terms |= {term for each in manifest.sensors for term in each.selection}
@@ -116,6 +117,7 @@ def create_deployment(
 ) -> WriteAnswer[DeployedBody]:
     """Deploy a manifest and the source that it was made from."""
     manifest = _manifest(writing, body.manifest)
+    check_artifact(body.source)
     id = id_of_key(writing.key) if writing.key else ""
     done = _earlier(writing, manifest, id) or writing.unkeyed.orchestration.deploy(
         manifest,
@@ -263,7 +265,7 @@ def retry_notification(
 ) -> WriteAnswer[NotificationRow]:
     """Send a notification again that FAILED."""
     if not writing.visible.all:
-        raise Denied("notifications are for those who see the whole workspace")
+        raise Denied("notifications need a role on the whole workspace")
     writing.allow_workspace()
     reader = NotificationReader(writing.view.snapshot)
     row = reader.notification(parameters.notification_id)

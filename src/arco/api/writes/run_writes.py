@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from arco.api.reads.run_reads import RequestBody, RunId, request_body, require_request
 from arco.api.routes import NoBody, Parameters, write
+from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import require_run, run_namespaces
-from arco.api.seen import Seen
-from arco.api.seen_plans import seen_manifest, seen_spec
 from arco.api.views import View, require_asset
+from arco.api.visible_plans import visible_manifest, visible_spec
 from arco.api.writing import WriteAnswer, Writing
 from arco.errors import Denied, NotFound
 from arco.orchestration.plan import PlanRequest, PlanSpec
@@ -102,7 +102,7 @@ def allow_namespaces(writing: Writing, namespaces: Iterable[str]) -> None:
     for namespace in names:
         if not writing.caller.may(writing.permission, namespace):
             raise Denied(
-                "this reaches assets of namespaces in which you may not do this",
+                "the selection includes assets in namespaces where you do not have this permission",
                 hint=f"ask an owner for a role that has {writing.permission} there",
             )
 
@@ -194,7 +194,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def plan_run(writing: Writing, parameters: NoParameters, body: PlanBody) -> WriteAnswer[PlanAnswer]:
     """Plan a run without starting it: all of its tasks that the caller sees. Changes nothing."""
     snapshot, library = writing.view.snapshot, writing.view.library
-    seen = Seen(writing.view, writing.caller.where(Permission.RUNS_READ))
+    seen = RowVisibility(writing.view, writing.caller.where(Permission.RUNS_READ))
     request = body.request
     if not seen.everything:
         request = _seen_request(writing.view, seen, request)
@@ -203,14 +203,14 @@ def plan_run(writing: Writing, parameters: NoParameters, body: PlanBody) -> Writ
     until = writing.view.now if body.until is None else utc(body.until)
     limits = OrchestrationReader(snapshot).limits()
     spec = planned_spec(world, snapshot, request, until, limits)
-    seen_part = msgspec.structs.replace(seen_spec(spec, seen), request=body.request)
+    seen_part = msgspec.structs.replace(visible_spec(spec, seen), request=body.request)
     return WriteAnswer(PlanAnswer(spec=seen_part), snapshot.generation)
 
 
-def _seen_request(view: View, seen: Seen, request: PlanRequest) -> PlanRequest:
+def _seen_request(view: View, seen: RowVisibility, request: PlanRequest) -> PlanRequest:
     """The same for the assets that the caller sees, as if there were no others."""
     rows = World.deployments(OrchestrationReader(view.snapshot))
-    outlines = [seen_manifest(view.library.outline(row.manifest), seen) for row in rows]
+    outlines = [visible_manifest(view.library.outline(row.manifest), seen) for row in rows]
     assets = [asset for outline in outlines if outline is not None for asset in outline.assets]
     if not assets:
         raise NotFound("there are no deployments", hint="run `servo deploy` in your project")

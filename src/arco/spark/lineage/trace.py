@@ -331,7 +331,7 @@ class _Tracer:
 
 
 def _leaf(node: Node) -> Relation:
-    """Data that is no input of this asset. What Spark knows of its files is no column."""
+    """Data that is no input of this asset. What Spark knows of its files is not a column."""
     flows = [_OF_FILES if _of_files(nodes[0]) else SOMEWHERE for nodes in node["output"]]
     return Relation(_outputs(node, flows), {})
 

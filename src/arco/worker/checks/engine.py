@@ -47,7 +47,7 @@ class CheckEngine(Protocol):
         """
 
     def apart(self, need: Need) -> int:
-        """Rows that do not fit. Raises Unanswered."""
+        """Number of failing rows. Raises Unanswered."""
 
     def sample(self, need: Rowwise, first: Sequence[str]) -> list[dict[str, Any]]:
         """A few of the rows that do not fit, with the columns of `sampled`. Raises Unanswered."""

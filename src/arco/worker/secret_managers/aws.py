@@ -83,7 +83,7 @@ class AwsSecrets:
         ) as error:
             raise Unavailable(
                 f"AWS Secrets Manager cannot be reached ({type(error).__name__})",
-                hint="check AWS_REGION and the network; it is tried again by the task's retries",
+                hint="check AWS_REGION and the network; the task's retries try it again",
             ) from None
         except botocore.exceptions.BotoCoreError as error:
             raise Invalid(f"AWS refuses the reference ({type(error).__name__})") from None
@@ -138,4 +138,6 @@ def _text(answer: dict[str, Any]) -> str:
     try:
         return (data if isinstance(data, bytes) else base64.b64decode(data)).decode()
     except (UnicodeDecodeError, ValueError):
-        raise Invalid("it is not UTF-8 text", hint="store text, as base64 if need be") from None
+        raise Invalid(
+            "it is not UTF-8 text", hint="store it as text, for example in base64"
+        ) from None

@@ -74,7 +74,7 @@ def call(
             trouble = f"answered with status {reply.status}"
         if pause is not None:
             clock.sleep(pause)
-    raise Unavailable(f"{service} {trouble}", hint="it is tried again by the task's retries")
+    raise Unavailable(f"{service} {trouble}", hint="the task's retries try it again")
 
 
 def _is_passing(status: int) -> bool:

@@ -81,7 +81,9 @@ def _value(reply: Reply, ref: SecretRef) -> str:
         try:
             return base64.b64decode(data, validate=True).decode()
         except ValueError:
-            raise Invalid("it is not UTF-8 text", hint="store text, as base64 if need be") from None
+            raise Invalid(
+                "it is not UTF-8 text", hint="store it as text, for example in base64"
+            ) from None
     if reply.status in (401, 403):
         raise Denied(
             f"Google denies access (status {reply.status})",

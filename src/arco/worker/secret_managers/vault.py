@@ -47,7 +47,7 @@ def _url(ref: SecretRef) -> str:
     if len(segments) < 2 or any(segment in ("", ".", "..") for segment in segments):
         raise Invalid("the path is not MOUNT/path", hint="write vault:secret/shop/db#password")
     if ref.version and not (ref.version.isascii() and ref.version.isdecimal()):
-        raise Invalid(f"{ref.version!r} is no version of Vault's", hint="write ?version=3")
+        raise Invalid(f"{ref.version!r} is not a Vault version", hint="write ?version=3")
     mount, *path = (quote(segment, safe="") for segment in segments)
     return f"/v1/{mount}/data/{'/'.join(path)}"
 

@@ -1,9 +1,9 @@
-"""Answers a request from what is at hand, without a thread, a router or the store.
+"""Responds to a request from memory, without a thread, the router or the store.
 
-Four things are remembered, each bounded: which route a path and query lead to, who holds which
-credentials, where he may do what, and what was rendered for those who see the same. All of it
-holds only while the snapshots that it came from are the newest, and have been looked at a moment
-ago; else the request takes the ordinary way, which fills all four.
+Four bounded caches are used: the route of a path and query, the caller of credentials, the caller's
+permissions, and rendered responses by visible namespaces. Entries are valid only while their
+snapshots are the newest and were checked recently. Otherwise the request is processed as usual,
+which fills all four caches.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from litestar.types import HTTPScope, Scope
 
+from arco.api.caller_cache import CallerCache, Snapshots
 from arco.api.exchange import Exchange
-from arco.api.known_callers import KnownCallers, Snapshots
 from arco.api.rate_limits import RateLimits
 from arco.api.rendered import RenderedAnswer, RenderedAnswers, RenderedKey, Target
 from arco.api.routes import Route
@@ -32,13 +32,13 @@ class Place(NamedTuple):
     """None: the newest."""
 
 
-class KeptAnswers:
+class ResponseCache:
     """Used by the event loop alone."""
 
     def __init__(
         self,
         key_workspaces: tuple[ServedWorkspace, ...],
-        callers: KnownCallers,
+        callers: CallerCache,
         limits: RateLimits,
         max_bytes: int,
     ) -> None:

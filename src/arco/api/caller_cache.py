@@ -1,8 +1,8 @@
-"""Callers by what they sent to prove who they are, while nothing can have changed about them.
+"""A cache of verified callers, by a digest of their credentials.
 
-An entry holds for the very snapshots that it was verified against: a key or a role that was revoked
-is in another one. It also ends with the key or the token, and after `MAX_AGE_S`, so that keys that
-an issuer has withdrawn stop counting. What is kept is a digest of the credentials, not they.
+An entry is valid only for the snapshots that it was verified against, because a revoked key or role
+changes the snapshot. It also expires with the key or token, and after `MAX_AGE_S`, so that keys
+that an issuer has withdrawn become invalid. The credentials themselves are not stored.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ KEPT: Final = 10_000
 MAX_AGE_S: Final = 10.0
 
 Snapshots = Sequence[Snapshot]
-"""Of all workspaces whose keys and roles count."""
+"""Of all workspaces whose keys and roles are checked."""
 
 
-class KnownCaller:
+class CachedCaller:
     def __init__(self, caller: Caller, snapshots: Snapshots, checked_at: float) -> None:
         self.caller = caller
         self.name = f"{caller.kind}:{caller.id}"
@@ -42,14 +42,14 @@ class KnownCaller:
         return visible
 
 
-class KnownCallers:
+class CallerCache:
     """Bounded. Used by the event loop alone."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._callers: OrderedDict[bytes, KnownCaller] = OrderedDict()
+        self._callers: OrderedDict[bytes, CachedCaller] = OrderedDict()
 
-    def get(self, credentials: bytes, snapshots: Snapshots) -> KnownCaller | None:
+    def get(self, credentials: bytes, snapshots: Snapshots) -> CachedCaller | None:
         digest = hashlib.sha256(credentials).digest()
         entry = self._callers.get(digest)
         if entry is None:
@@ -59,7 +59,7 @@ class KnownCallers:
         del self._callers[digest]
         return None
 
-    def _holds(self, entry: KnownCaller, snapshots: Snapshots) -> bool:
+    def _holds(self, entry: CachedCaller, snapshots: Snapshots) -> bool:
         if any(one is not other for one, other in zip(entry.snapshots, snapshots, strict=True)):
             return False
         if self._clock.monotonic() - entry.checked_at > MAX_AGE_S:
@@ -67,9 +67,9 @@ class KnownCallers:
         until = entry.caller.until
         return until is None or self._clock.now() < until
 
-    def put(self, credentials: bytes, caller: Caller, snapshots: Snapshots) -> KnownCaller:
+    def put(self, credentials: bytes, caller: Caller, snapshots: Snapshots) -> CachedCaller:
         digest = hashlib.sha256(credentials).digest()
-        entry = KnownCaller(caller, snapshots, self._clock.monotonic())
+        entry = CachedCaller(caller, snapshots, self._clock.monotonic())
         self._callers[digest] = entry
         self._callers.move_to_end(digest)
         while len(self._callers) > KEPT:

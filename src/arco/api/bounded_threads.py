@@ -1,7 +1,6 @@
-"""Threads for what may wait for the store: bounded in number, waiting and time.
+"""Threads for calls that may wait for the store, with limits on threads, queue and time.
 
-Each workspace has a room of its own, so that one whose store hangs uses up its own threads and
-leaves those of the others alone.
+Each workspace has its own threads, so that a store that hangs does not block other workspaces.
 """
 
 from __future__ import annotations
@@ -13,22 +12,42 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from arco.api.api_settings import ApiSettings
+from arco.api.fair_shares import CALLER, FairShares
 from arco.api.problems import ApiError
 
 T = TypeVar("T")
 
 
-class ThreadRoom:
+class BoundedThreads:
     """Used by the event loop alone. Threads are started when they are needed."""
 
-    def __init__(self, settings: ApiSettings) -> None:
+    def __init__(self, settings: ApiSettings, waiting: int | None = None) -> None:
+        """`waiting`: the maximum number of queued calls; default: that of the settings."""
         self._settings = settings
+        self._waiting = settings.waiting if waiting is None else waiting
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
         self._under_way = 0
+        self._shares = FairShares(settings.threads // 2, self._waiting // 2)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Have a thread call it. A call that nobody waits for any more is not begun."""
-        if self._under_way >= self._settings.threads + self._settings.waiting:
+        """Run a call in a thread; one caller has at most half of the threads. A call whose caller
+        has gone away is not started."""
+        try:
+            async with (
+                asyncio.timeout(self._settings.request_timeout_s),
+                self._shares.turn(CALLER.get()),
+            ):
+                return await self._called(call)
+        except TimeoutError:
+            raise ApiError(
+                "timeout",
+                "the store did not respond in time",
+                hint="try again; a write with the same Idempotency-Key takes effect once",
+                retry_after_s=5,
+            ) from None
+
+    async def _called(self, call: Callable[[], T]) -> T:
+        if self._under_way >= self._settings.threads + self._waiting:
             raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
         loop = asyncio.get_running_loop()
         self._under_way += 1
@@ -46,15 +65,7 @@ class ThreadRoom:
         # What is raised after everybody has left is raised to nobody.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                return await asyncio.shield(future)
-        except TimeoutError:
-            raise ApiError(
-                "timeout",
-                "the store did not answer in time",
-                hint="ask again; a write with the same Idempotency-Key has effect once",
-                retry_after_s=5,
-            ) from None
+            return await asyncio.shield(future)
         finally:
             called.cancel()  # does nothing to one that has begun
 

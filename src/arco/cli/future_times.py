@@ -20,5 +20,5 @@ def parse_coming_time(text: str, now: datetime) -> datetime:
         return utc(datetime.fromisoformat(text.strip()))
     except ValueError:
         raise Invalid(
-            f"{text!r} is not a time to come", hint="write 90d, 12h, 2027-01-31, or never"
+            f"{text!r} is not a time in the future", hint="write 90d, 12h, 2027-01-31, or never"
         ) from None

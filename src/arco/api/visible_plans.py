@@ -1,4 +1,4 @@
-"""Plans and declared code without what is of namespaces that a caller does not see."""
+"""Plans and project manifests without the assets of hidden namespaces."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from arco.api.seen import Seen
+from arco.api.row_visibility import RowVisibility
 from arco.orchestration.plan import PlannedInput, PlannedTask, PlanSpec, numbers, spans
 from servo.contract.manifest import Asset, Manifest
 
 replace = msgspec.structs.replace
 
 
-def seen_spec(spec: PlanSpec, seen: Seen) -> PlanSpec:
-    """The tasks of assets that the caller sees, with the inputs that he sees, counted anew.
+def visible_spec(spec: PlanSpec, seen: RowVisibility) -> PlanSpec:
+    """The plan with visible tasks and inputs only, renumbered.
 
-    What was asked for is left out where he does not see all tasks.
+    The selection is removed unless all tasks are visible.
     """
     if seen.everything:
         return spec
@@ -36,7 +36,7 @@ def seen_spec(spec: PlanSpec, seen: Seen) -> PlanSpec:
     )
 
 
-def _places(items: Sequence[PlannedTask | PlannedInput], seen: Seen) -> list[int]:
+def _places(items: Sequence[PlannedTask | PlannedInput], seen: RowVisibility) -> list[int]:
     return [place for place, each in enumerate(items) if seen.asset(each.asset)]
 
 
@@ -52,7 +52,7 @@ def _input(planned: PlannedInput, tasks: dict[int, int]) -> PlannedInput:
     return replace(planned, tasks=spans(tasks[old] for old in numbers(planned.tasks)))
 
 
-def seen_manifest(manifest: Manifest, seen: Seen) -> Manifest | None:
+def visible_manifest(manifest: Manifest, seen: RowVisibility) -> Manifest | None:
     """What is declared in namespaces that the caller sees; None if that is nothing.
 
     Schedules, sensors and notifications are of the project: he has them if he sees all of it.
@@ -75,7 +75,7 @@ def seen_manifest(manifest: Manifest, seen: Seen) -> Manifest | None:
     )
 
 
-def _asset(asset: Asset, seen: Seen) -> Asset:
+def _asset(asset: Asset, seen: RowVisibility) -> Asset:
     checks = [
         check
         for check in asset.checks

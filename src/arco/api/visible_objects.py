@@ -1,9 +1,8 @@
-"""Objects of the store for who does not see the whole workspace: what he sees of each.
+"""Objects of the store for callers with a role on some namespaces: the visible part of each.
 
-Rows come from `POST …/rows`. What is no row is here: root manifests without tables (they say which
-generations there are), plans and declared code without what is of other namespaces, the lists of
-inputs and the logs of tasks that he sees, and signs of life without the work of others. What he
-does not see is not there.
+Table rows come from `POST …/rows`. This module has the other objects: root manifests without tables
+(they list the generations), plans and project manifests without hidden assets, input lists and logs
+of visible tasks, and liveness records without hidden work. Hidden objects are treated as missing.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from arco.api.hidden_names import Scrubbing, hidden_namespaces
-from arco.api.seen import Seen
-from arco.api.seen_plans import seen_manifest, seen_spec
+from arco.api.row_visibility import RowVisibility
+from arco.api.visible_plans import visible_manifest, visible_spec
 from arco.automation.sensor_tables import SENSORS
 from arco.dispatch.sensor_sender import message_name, task_of
 from arco.errors import NotFound
@@ -36,16 +35,15 @@ from servo.contract.manifest import decode_manifest, encode_manifest
 
 PLANS: Final = "plans/"
 ARTIFACTS: Final = "artifacts/"
-SENSOR_LOGS: Final = f"{paths.LOGS}sensors/"
 _LISTED: Final = (paths.MANIFESTS, paths.LOGS, paths.LIVENESS, paths.QUEUE)
 _LOG: Final = re.compile(rf"{paths.LOGS}([^/]+)/([^/]+)/[^/]+\.log")
 _SENSOR_LOG: Final = re.compile(r"logs/sensors/([^/]+)/.+\.log")
 
 
-class SeenObjects:
+class VisibleObjects:
     """Of one caller, at the newest generation."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: RowVisibility) -> None:
         self._seen = seen
         self._view = seen.view
         self._store = seen.view.store
@@ -96,11 +94,11 @@ class SeenObjects:
         plan = decode_plan(raw)
         if not self._seen.run(plan.run_id):
             return None
-        spec = seen_spec(plan.spec, self._seen)
+        spec = visible_spec(plan.spec, self._seen)
         return self._scrubbed(encode_plan(msgspec.structs.replace(plan, spec=spec)))
 
     def _manifest(self, raw: bytes, path: str) -> bytes | None:
-        manifest = seen_manifest(decode_manifest(raw), self._seen)
+        manifest = visible_manifest(decode_manifest(raw), self._seen)
         return None if manifest is None else self._scrubbed(encode_manifest(manifest))
 
     def _inputs(self, raw: bytes, path: str) -> bytes | None:

@@ -1,6 +1,6 @@
-"""The status of a partition as rows tell it, and a picture of many.
+"""Partition status computed from rows, and a compact picture of many partitions.
 
-Rows are looked at as columns: what decides about the status is the same for most of them.
+Rows are processed as columns, because most of them have the same status.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from arco.execution.states import (
 )
 
 
-class PartitionLook(NamedTuple):
-    """The two columns of a partition's status."""
+class PartitionStateQuality(NamedTuple):
+    """State and quality: the two columns of a partition's status."""
 
     state: PartitionState
     quality: Quality
 
 
-NEVER = PartitionLook(PartitionState.MISSING, Quality.UNKNOWN)
+NEVER = PartitionStateQuality(PartitionState.MISSING, Quality.UNKNOWN)
 
 
 class PartitionCells(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture of partitions in their order."""
+    """Partitions in order, several of them combined into one cell."""
 
     share: int
-    """How many partitions a cell stands for; the last cell may stand for fewer."""
-    looks: list[PartitionLook]
+    """Partitions per cell; the last cell may have fewer."""
+    looks: list[PartitionStateQuality]
     runs: list[int]
-    """Pairs: the number of a look, and how many cells in a row have it."""
+    """Run-length encoded: an index into `looks`, then the number of consecutive cells."""
 
 
 _WORST_FIRST = (
@@ -55,15 +55,15 @@ _WORST_FIRST = (
 )
 
 
-def _severity(look: PartitionLook) -> int:
-    """What of a look says most: a failure, then what checks say, then the state."""
+def _severity(look: PartitionStateQuality) -> int:
+    """The rank of a status: failures first, then check results, then the state."""
     if look.state != PartitionState.FAILED and look.quality in _WORST_FIRST:
         return _WORST_FIRST.index(look.quality)
     return _WORST_FIRST.index(look.state)
 
 
-def cells_of(codes: bytearray, looks: Sequence[PartitionLook], most: int) -> PartitionCells:
-    """Partitions in at most so many cells, by the numbers of their looks."""
+def cells_of(codes: bytearray, looks: Sequence[PartitionStateQuality], most: int) -> PartitionCells:
+    """Combine partitions into at most `most` cells; each has the worst status of its partitions."""
     share = max(1, -(-len(codes) // most))
     by_rank = sorted(range(len(looks)), key=lambda code: _severity(looks[code]))
     ranks = bytes(by_rank.index(code) if code in by_rank else 0 for code in range(256))
@@ -78,8 +78,8 @@ def cells_of(codes: bytearray, looks: Sequence[PartitionLook], most: int) -> Par
     )
 
 
-def codes_of(rows: pa.RecordBatch, code: Callable[[PartitionLook], int]) -> pa.Array:
-    """By rows of `PARTITION_LOOKS`, the numbers of the looks; `code` gives the number of one."""
+def codes_of(rows: pa.RecordBatch, code: Callable[[PartitionStateQuality], int]) -> pa.Array:
+    """The status codes of rows of `PARTITION_STATUS_ROWS`; `code` gives the code of a status."""
     empty = pa.scalar("")
     kinds = pc.binary_join_element_wise(
         rows.column("status"),
@@ -94,5 +94,5 @@ def codes_of(rows: pa.RecordBatch, code: Callable[[PartitionLook], int]) -> pa.A
         status = PartitionStatus(text)
         state = state_of(status, "" if current == "false" else current)
         quality = quality_of(status, "" if last == "false" else last, error_code)
-        codes.append(code(PartitionLook(state, quality)))
+        codes.append(code(PartitionStateQuality(state, quality)))
     return pa.array(codes, pa.uint8()).take(kinds.indices)

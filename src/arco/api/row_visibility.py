@@ -1,5 +1,5 @@
-"""What a caller sees of one generation, asked by name and id. The answers are kept: rows of a table
-ask about few things, many times."""
+"""Which objects of one generation a caller may see, by name and id. Results are cached, because the
+rows of a table refer to few objects many times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from arco.orchestration.tables import (
 from arco.security.visibility import Visible
 
 
-class Seen:
+class RowVisibility:
     def __init__(self, view: View, visible: Visible) -> None:
         self.view = view
         self.visible = visible
@@ -39,14 +39,14 @@ class Seen:
         return namespace != "" and self.visible.sees(namespace)
 
     def namespaces(self, namespaces: Sequence[str]) -> bool:
-        """Of a key: all that it is for."""
+        """Whether all namespaces of an API key are visible."""
         return bool(namespaces) and all(map(self.visible.sees, namespaces))
 
     def asset(self, key: str) -> bool:
         return self.visible.sees_asset(key)
 
     def named_asset(self, key: str) -> bool:
-        """What is of no asset is of the whole workspace."""
+        """Like `asset`; a row without an asset belongs to the whole workspace and is hidden."""
         return key != "" and self.visible.sees_asset(key)
 
     def asset_id(self, asset_id: str) -> bool:
@@ -54,7 +54,7 @@ class Seen:
 
     @functools.cached_property
     def ids(self) -> frozenset[str]:
-        """Of all assets that the caller sees, also of those that have left the catalog."""
+        """The ids of all visible assets, including those removed from the catalog."""
         names = asset_names(self.view)
         ids = {names.ids[place] for place in names.after(self.visible, "", None)}
         return frozenset(ids | {i for key, i in _deployed_ids(self.view) if self.asset(key)})
@@ -69,7 +69,7 @@ class Seen:
         return frozenset(id for id, *ends in columns if all(map(self.asset_id, ends)))
 
     def key_set(self, keys: str) -> bool:
-        """A set of keys is of the assets that are partitioned by it."""
+        """A key set is visible with the assets that are partitioned by it."""
         return keys in self._key_sets
 
     @functools.cached_property

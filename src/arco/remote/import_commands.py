@@ -89,7 +89,7 @@ class RemoteIngest(IngestCommands):
     ) -> ReportOutcome:
         if namespaces:
             raise Invalid(
-                "through the API, the server says which namespaces datasets have",
+                "--dataset-namespace is not available through the API: the server sets it",
                 hint="leave out --dataset-namespace; see docs/guides/api.md",
             )
         body: Any = msgspec.Raw(msgspec.json.encode(event))
