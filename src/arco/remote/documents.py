@@ -2246,6 +2246,24 @@ class RunExplanationBodyJson(TypedDict):
     generation: NotRequired[int]
 
 
+class RunGraphBodyJson(TypedDict):
+    by: Literal["asset", "task"]
+    nodes: list[RunGraphNodeJson]
+    edges: list[list[Any]]
+    node_count: int
+    truncated: bool
+    generation: NotRequired[int]
+
+
+class RunGraphNodeJson(TypedDict):
+    asset: str
+    partition: str
+    task_id: str
+    state: TaskStateJson
+    tasks: int
+    finished: int
+
+
 class RunLineageBodyJson(TypedDict):
     run_id: str
     events: list[dict[str, Any]]
@@ -2692,6 +2710,37 @@ class TableFileJson(TypedDict):
     buckets: list[Any]
     row_versions: list[Any]
     days: NotRequired[list[Any] | None]
+
+
+class TaskInputBodyJson(TypedDict):
+    asset: str
+    parameter: str
+    version_count: int
+    versions: list[TaskInputVersionJson]
+
+
+class TaskInputVersionJson(TypedDict):
+    partition: str
+    materialization_id: str
+    task_id: str
+
+
+class TaskPlanBodyJson(TypedDict):
+    task_id: str
+    asset: str
+    partition: str
+    action: Literal["reuse", "run"]
+    reason: str
+    stage: int
+    kind: Literal["python", "sql"]
+    code: str
+    place: str
+    sql: str
+    sql_problem: str
+    config: dict[str, str]
+    inputs: list[TaskInputBodyJson]
+    hidden_inputs: int
+    generation: NotRequired[int]
 
 
 class TaskRowJson(TypedDict):
