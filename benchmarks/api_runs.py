@@ -4,7 +4,8 @@ All have 100,000 runs that ended over the last hundred days. Airflow and Dagster
 SQLite, and their servers are started as their documentation says; Airflow's list is the one of its
 page (`order_by=-run_after`). The servers are asked in turns by the same client. No answer of ours
 was rendered before: each request has another `created_after`, which leaves all runs in; the figures
-of `kept` are of one URL. The same request then goes to workspaces with 1,000,000 and 10,000 runs.
+of `kept` are of one URL, as the peers' are. Figures of `cpu` are the CPU time of a request, which a
+busy machine changes less. The same request then goes to workspaces with 1,000,000 and 10,000 runs.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.api_requests import Serving, serving
-from benchmarks.http_load import ROOT, load, request
+from benchmarks.http_load import ROOT, cpu_of_group_s, cpu_s, load, request
 from benchmarks.run_history import fill_runs
 from benchmarks.workload import filled_once, open_workspace, progress
 
@@ -42,6 +43,16 @@ START_S = 180.0
 class Asked(NamedTuple):
     port: int
     requests: list[str]
+    cpu_s: Callable[[], float]
+    """CPU time that the server's processes have had."""
+
+
+class Turns(NamedTuple):
+    """For each server, the figures of each round."""
+
+    p95: dict[str, list[float]]
+    cpu_ms: dict[str, list[float]]
+    """Of one request."""
 
 
 def measure(at: Path, quick: bool) -> dict[str, object]:
@@ -50,16 +61,16 @@ def measure(at: Path, quick: bool) -> dict[str, object]:
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(serving(_ours(at, runs)))
         asked = {
-            "ours": Asked(ours.port, _pages(ours)),
-            "ours_kept": Asked(ours.port, [ours.request(f"/runs?page_size={PAGE}")]),
+            "ours": _asked(ours, _pages(ours)),
+            "ours_kept": _asked(ours, [ours.request(f"/runs?page_size={PAGE}")]),
             "airflow": stack.enter_context(_airflow(at / "airflow")),
             "dagster": stack.enter_context(_dagster(at / "dagster")),
         }
-        p95 = _turns(asked, rounds, seconds)
+        p95, cpu_ms = _turns(asked, rounds, seconds)
     with contextlib.ExitStack() as stack:
         few, many = (stack.enter_context(serving(_ours(at, size))) for size in sizes)
-        by_size = _turns(
-            {"few": Asked(few.port, _pages(few)), "many": Asked(many.port, _pages(many))},
+        by_size, cpu_ms_by_size = _turns(
+            {"few": _asked(few, _pages(few)), "many": _asked(many, _pages(many))},
             rounds,
             seconds,
         )
@@ -69,6 +80,9 @@ def measure(at: Path, quick: bool) -> dict[str, object]:
         "airflow_list_over_ours_kept": _ratio(p95, "airflow", "ours_kept"),
         "dagster_list_over_ours_kept": _ratio(p95, "dagster", "ours_kept"),
         "list_1m_over_10k": _ratio(by_size, "many", "few"),
+        "airflow_list_cpu_over_ours": _ratio(cpu_ms, "airflow", "ours"),
+        "dagster_list_cpu_over_ours": _ratio(cpu_ms, "dagster", "ours"),
+        "list_cpu_1m_over_10k": _ratio(cpu_ms_by_size, "many", "few"),
         **{f"list_p95_ms_{name}": _median(values) for name, values in {**p95, **by_size}.items()},
     }
 
@@ -86,17 +100,29 @@ def fill(at: Path, quick: bool) -> tuple[int, tuple[int, int]]:
     return runs, sizes
 
 
-def _turns(asked: dict[str, Asked], rounds: int, seconds: float) -> dict[str, list[float]]:
+def _asked(ours: Serving, requests: list[str]) -> Asked:
+    return Asked(ours.port, requests, lambda: cpu_s(ours.process.pid))
+
+
+def _turns(asked: dict[str, Asked], rounds: int, seconds: float) -> Turns:
     p95: dict[str, list[float]] = {name: [] for name in asked}
+    cpu_ms: dict[str, list[float]] = {name: [] for name in asked}
     for name, each in asked.items():
-        load(each.port, 1.0, 1, each.requests)  # caches of all sides
+        load(each.port, 1.0, 1, each.requests[-1:])  # caches of all sides
         progress(f"{name}: warm")
     for number in range(rounds):
         for name, each in asked.items():
-            p95[name].append(load(each.port, seconds, CLIENTS, each.requests)["p95_ms"])
-        newest = ", ".join(f"{name} {values[-1]:,.1f}" for name, values in p95.items())
-        progress(f"round {number + 1}: p95 {newest} ms")
-    return p95
+            requests = each.requests[number::rounds] or each.requests
+            before = each.cpu_s()
+            figures = load(each.port, seconds, CLIENTS, requests)
+            p95[name].append(figures["p95_ms"])
+            cpu_ms[name].append((each.cpu_s() - before) / figures["requests"] * 1e3)
+        progress(f"round {number + 1}: p95 {_newest(p95)} ms; CPU {_newest(cpu_ms)} ms")
+    return Turns(p95, cpu_ms)
+
+
+def _newest(figures: dict[str, list[float]]) -> str:
+    return ", ".join(f"{name} {values[-1]:,.1f}" for name, values in figures.items())
 
 
 def _ratio(p95: dict[str, list[float]], one: str, other: str) -> float:
@@ -131,10 +157,10 @@ def _pages(ours: Serving) -> list[str]:
 def _airflow(at: Path) -> Iterator[Asked]:
     port = _free_port()
     command = [str(PEERS / "airflow/bin/airflow"), "api-server", "--port", str(port)]
-    with _started(command, at, _airflow_env(at)):
+    with _started(command, at, _airflow_env(at)) as cpu:
         token = json.loads(_wait_for(f"http://127.0.0.1:{port}/auth/token"))["access_token"]
         path = f"/api/v2/dags/~/dagRuns?limit={PAGE}&order_by=-run_after"
-        yield Asked(port, [request(path, port, Authorization=f"Bearer {token}")])
+        yield Asked(port, [request(path, port, Authorization=f"Bearer {token}")], cpu)
 
 
 def _airflow_env(at: Path) -> dict[str, str]:
@@ -151,10 +177,10 @@ def _dagster(at: Path) -> Iterator[Asked]:
     port = _free_port()
     program = PEERS / "dagster-webserver/bin/dagster-webserver"
     command = [str(program), "-f", "flow.py", "-h", "127.0.0.1", "-p", str(port)]
-    with _started(command, at, _dagster_env(at)):
+    with _started(command, at, _dagster_env(at)) as cpu:
         _wait_for(f"http://127.0.0.1:{port}/server_info")
         body = json.dumps({"query": QUERY}).encode()
-        yield Asked(port, [request("/graphql", port, method="POST", body=body)])
+        yield Asked(port, [request("/graphql", port, method="POST", body=body)], cpu)
 
 
 def _dagster_env(at: Path) -> dict[str, str]:
@@ -173,8 +199,8 @@ def _run(peer: str, script: str, at: Path, runs: int, env: dict[str, str]) -> No
 
 
 @contextlib.contextmanager
-def _started(command: list[str], at: Path, env: dict[str, str]) -> Iterator[None]:
-    """A server with its children, as a group of processes."""
+def _started(command: list[str], at: Path, env: dict[str, str]) -> Iterator[Callable[[], float]]:
+    """A server with its children, as a group of processes; the CPU time that they have had."""
     with (at / "server.log").open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -185,7 +211,7 @@ def _started(command: list[str], at: Path, env: dict[str, str]) -> Iterator[None
             start_new_session=True,
         )
         try:
-            yield
+            yield lambda: cpu_of_group_s(process.pid)
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import functools
+import enum
 import json
 import math
+import operator
+import types
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET
@@ -58,15 +60,7 @@ def plain(value: Any) -> Any:
         case msgspec.Raw():
             return json.loads(bytes(value))
         case msgspec.Struct():
-            document, fields = _document(type(value))
-            document = document.copy()
-            for name, field in fields:
-                each = getattr(value, field)
-                if type(each) in _AS_THEY_ARE:
-                    document[name] = each
-                elif each is not UNSET:
-                    document[name] = plain(each)
-            return document
+            return _DOCUMENTS[type(value)](value)
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
         case Iterable():
@@ -85,9 +79,44 @@ def _number(value: Decimal) -> int | float | str | None:
     return number if Decimal(repr(number)) == value else f"{value:f}"
 
 
-@functools.cache
-def _document(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-    """What every document of a struct begins with, and its fields: their names there, and here."""
-    config = kind.__struct_config__
-    tag = {config.tag_field: config.tag} if config.tag_field else {}
-    return tag, tuple((document_name(name), name) for name in kind.__struct_fields__)
+class _Document:
+    """What makes documents of one kind of struct. Fields that are declared to hold what JSON has
+    are taken as they are, all at once."""
+
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        config = kind.__struct_config__
+        self._tag = {config.tag_field: config.tag} if config.tag_field else {}
+        fields = kind.__struct_fields__
+        self._names = tuple(map(document_name, fields))
+        self._values = operator.attrgetter(*fields) if len(fields) > 1 else msgspec.structs.astuple
+        hints = get_type_hints(kind)
+        self._others = tuple(document_name(f) for f in fields if not _is_simple(hints[f]))
+
+    def __call__(self, value: msgspec.Struct) -> dict[str, Any]:
+        document = dict(zip(self._names, self._values(value), strict=True))
+        for name in self._others:
+            each = document[name]
+            if each is UNSET:
+                del document[name]
+            elif type(each) not in _AS_THEY_ARE:
+                document[name] = plain(each)
+        return {**self._tag, **document} if self._tag else document
+
+
+def _is_simple(hint: Any) -> bool:
+    """Whether all values of a type are as JSON has them."""
+    parts = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    return all(part in _AS_THEY_ARE or _is_text(part) for part in parts)
+
+
+def _is_text(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, enum.StrEnum)
+
+
+class _Documents(dict[type[msgspec.Struct], _Document]):
+    def __missing__(self, kind: type[msgspec.Struct]) -> _Document:
+        document = self[kind] = _Document(kind)
+        return document
+
+
+_DOCUMENTS: Final = _Documents()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arco.api import connections
+from arco.api import connections, serving
 from arco.api.serving import Binding, serve
 from tests.kit.api import BASE, ApiWorld, Company
 from tests.kit.depth import DEEP
@@ -26,8 +27,8 @@ class Attacked:
         self.world = world
         self.port = port
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 30, (source, 0))
 
     def head(self, path: str = "/healthz", method: str = "GET", *more: str) -> bytes:
         lines = [f"{method} {path} HTTP/1.1", "Host: arco", *more]
@@ -42,6 +43,16 @@ class Attacked:
 
 @pytest.fixture
 def attacked(company: Company, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attacked]:
+    yield from _attacked(company, monkeypatch)
+
+
+@pytest.fixture
+def with_40_connections(company: Company, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attacked]:
+    monkeypatch.setattr(serving, "connection_limit", lambda: 40)
+    yield from _attacked(company, monkeypatch)
+
+
+def _attacked(company: Company, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attacked]:
     monkeypatch.setattr(connections, "HEAD_S", 0.5)
     monkeypatch.setattr(connections, "LINGER_S", 0.2)
     monkeypatch.setattr(connections, "STALLED_S", 0.5)
@@ -199,13 +210,41 @@ def test_what_is_no_request_is_refused(attacked: Attacked, text: bytes) -> None:
     assert attacked.answers()
 
 
-def test_more_connections_than_allowed_are_told_and_others_are_kept(
-    attacked: Attacked, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("limits", "connections_of_process", "raised"),
+    [
+        ((1024, 524_288), connections.CONNECTIONS, connections.CONNECTIONS + 512),
+        ((1024, 4096), 4096 - 512, 4096),
+        ((1024, 1024), 512, None),
+        ((256, 256), 64, None),
+        ((resource.RLIM_INFINITY,) * 2, connections.CONNECTIONS, None),
+    ],
+)
+def test_connections_leave_files_for_everything_else(
+    monkeypatch: pytest.MonkeyPatch,
+    limits: tuple[int, int],
+    connections_of_process: int,
+    raised: int | None,
 ) -> None:
-    monkeypatch.setattr(connections, "CONNECTIONS", 20)
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: set_to.append(both))
+    assert connections.connection_limit() == connections_of_process
+    assert set_to == ([] if raised is None else [(raised, limits[1])])
+
+
+def test_more_connections_than_allowed_are_told_and_others_are_kept(
+    with_40_connections: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the places stay free for other addresses."""
+    attacked = with_40_connections
     monkeypatch.setattr(connections, "HEAD_S", 30.0)
     opened = [attacked.connect() for _ in range(60)]
     try:
+        others = attacked.connect("127.0.0.2")
+        others.sendall(attacked.head())
+        assert others.recv(4096).startswith(b"HTTP/1.1 200")
+        others.close()
         assert b" 503 " in all_of(opened[-1])
         opened[0].sendall(attacked.head())
         assert opened[0].recv(4096).startswith(b"HTTP/1.1 200")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from arco.clock import SystemClock
 from arco.security.authentication import Directories, KeyAuthenticator
 from arco.security.permissions import Role
 from arco.storage.memory import MemoryStore
+from tests.kit.clocks import SimClock
 from tests.kit.hanging import HangingStore
 
 SETTINGS = ApiSettings(
@@ -250,4 +252,29 @@ def test_a_look_from_before_a_commit_does_not_hide_it() -> None:
         assert early.result(DEADLINE_S).generation >= before.generation
         assert late.result(DEADLINE_S).generation == done.generation
     assert served.newest().generation == done.generation
+    served.close()
+
+
+def test_the_next_look_begins_before_the_last_is_too_old() -> None:
+    """So that no request waits for it, while requests keep coming."""
+    clock = SimClock()
+    store = HangingStore(MemoryStore(clock))
+    workspace = Workspace(store, "acme", "prod", clock=clock)
+    workspace.commands.catalog.create_namespace("sales")
+    served = ServedWorkspace(workspace, ApiSettings(head_age_s=10.0))
+    before = served.newest()
+    done = workspace.commands.catalog.create_asset("sales.orders")
+    store.calls.clear()
+    clock.advance(timedelta(seconds=4))
+    assert served.newest() is before and not store.calls
+    store.hang()
+    clock.advance(timedelta(seconds=2))
+    assert served.newest() is before  # which has begun a look, and waits for nothing
+    while not store.waiting:
+        time.sleep(0.005)
+    store.recover()
+    end = time.monotonic() + DEADLINE_S
+    while served.newest().generation < done.generation:
+        assert time.monotonic() < end
+        time.sleep(0.005)
     served.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from arco.api import query
 from arco.security.permissions import Role
 from tests.kit.api import ApiClient, ApiWorld, Company
 
@@ -110,3 +112,34 @@ def test_an_error_of_a_query_tells_nothing_of_hidden_rows(world: ApiWorld) -> No
     sql = "SELECT * FROM catalog.assets WHERE error(namespace || ' ' || name) IS NULL"
     response = world.client(Role.VIEWER, "sales").post("/query", {"sql": sql})
     assert response.status_code == 400 and "salaries" not in response.text
+
+
+def test_a_list_that_reads_some_columns_leaves_sql_all_of_them() -> None:
+    """The table has no merged files yet: what of it is known is what programs say."""
+    company = Company()
+    world = ApiWorld(company.town.fresh())
+    try:
+        assert world.owner.get(f"/runs/{company.both_run}/tasks")["items"]
+        assert rows(world.owner, "SELECT count(partition_key) > 0 FROM orchestration.tasks") == [
+            [True]
+        ]
+    finally:
+        world.close()
+
+
+def test_a_query_that_takes_too_long_is_not_worth_repeating(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "TIMEOUT_S", 0.2)
+    endless = "WITH RECURSIVE t AS (SELECT 1 x UNION ALL SELECT x + 1 FROM t) SELECT max(x) FROM t"
+    response = world.owner.post("/query", {"sql": endless})
+    assert (response.status_code, response.json()["code"]) == (400, "query_timeout")
+    assert world.owner.post("/query", {"sql": "SELECT 1"}).status_code == 200
+
+
+def test_compressed_bodies_are_refused(world: ApiWorld) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    body = gzip.compress(b'{"sql": "SELECT 1"}')
+    response = world.owner.send("POST", "/query", content=body, headers=headers)
+    assert response.status_code == 415
+    assert "compressed" in response.json()["detail"]

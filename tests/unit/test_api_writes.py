@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import io
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +13,7 @@ import msgspec
 import pytest
 
 from arco.security.permissions import Role
+from arco.worker import artifact as artifacts
 from servo.contract.manifest import Manifest, encode_manifest
 from tests.kit.api import PEOPLE, SHOP, ApiClient, ApiWorld, Company
 from tests.kit.flows import project
@@ -157,6 +161,40 @@ def test_a_deployment_with_the_same_key_is_one(world: ApiWorld) -> None:
     assert current == moved.json()["deployment"]["deployment_id"]
     rolled = owner.post(f"/deployments/{ids[0]}/rollback", {})
     assert rolled.status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "refusal"),
+    [
+        ("flow.py", None, "not a readable zip"),
+        ("../flow.py", 1, "points outside"),
+        ("bomb.bin", 2 << 20, "unpacks to more than"),
+    ],
+)
+def test_a_source_that_no_worker_would_unpack_is_refused(
+    world: ApiWorld,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    size: int | None,
+    refusal: str,
+) -> None:
+    """By names and sizes: it is not unpacked."""
+    monkeypatch.setattr(artifacts, "MAX_BYTES", 1 << 20)
+    artifact = b"PK not a zip"
+    if size is not None:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, bytes(size))
+        artifact = buffer.getvalue()
+    manifest, _ = project(SHOP)
+    named = msgspec.structs.replace(manifest, artifact=hashlib.sha256(artifact).hexdigest())
+    body = {
+        "manifest": msgspec.json.decode(encode_manifest(named)),
+        "source": base64.b64encode(artifact).decode(),
+    }
+    response = world.owner.post("/deployments", body)
+    assert response.status_code == 400
+    assert refusal in response.json()["detail"]
 
 
 def test_a_deployment_needs_every_namespace_that_it_touches_reads_or_runs(world: ApiWorld) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from arco.api.api_settings import ApiSettings
+from arco.api.fair_shares import CALLER, FairShares
 from arco.api.problems import ApiError
 
 T = TypeVar("T")
@@ -26,9 +27,26 @@ class BoundedThreads:
         self._waiting = settings.waiting if waiting is None else waiting
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
         self._under_way = 0
+        self._shares = FairShares(settings.threads // 2, self._waiting // 2)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call in a thread. A call whose caller has gone away is not started."""
+        """Run a call in a thread; one caller has at most half of the threads. A call whose caller
+        has gone away is not started."""
+        try:
+            async with (
+                asyncio.timeout(self._settings.request_timeout_s),
+                self._shares.turn(CALLER.get()),
+            ):
+                return await self._called(call)
+        except TimeoutError:
+            raise ApiError(
+                "timeout",
+                "the store did not respond in time",
+                hint="try again; a write with the same Idempotency-Key takes effect once",
+                retry_after_s=5,
+            ) from None
+
+    async def _called(self, call: Callable[[], T]) -> T:
         if self._under_way >= self._settings.threads + self._waiting:
             raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
         loop = asyncio.get_running_loop()
@@ -47,15 +65,7 @@ class BoundedThreads:
         # What is raised after everybody has left is raised to nobody.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                return await asyncio.shield(future)
-        except TimeoutError:
-            raise ApiError(
-                "timeout",
-                "the store did not respond in time",
-                hint="try again; a write with the same Idempotency-Key takes effect once",
-                retry_after_s=5,
-            ) from None
+            return await asyncio.shield(future)
         finally:
             called.cancel()  # does nothing to one that has begun
 

@@ -8,10 +8,15 @@ them is cut off; one that is slow with a body is answered by whoever reads the b
 from __future__ import annotations
 
 import asyncio
+import resource
 from asyncio.events import TimerHandle
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from arco.api.exchange import is_in
 
 HEAD_S: Final = 10.0
 """So long the request line and headers may take, also those of the first request."""
@@ -21,6 +26,8 @@ STALLED_S: Final = 60.0
 LINGER_S: Final = 1.0
 """So long an answer that came before the end of its request may take to arrive."""
 CONNECTIONS: Final = 5_000
+SPARE_FILES: Final = 512
+"""Open files that are left for the store, for queries and for logs."""
 
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\n"
@@ -28,27 +35,70 @@ _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n"
 _END = b"content-length: 0\r\nconnection: close\r\n\r\n"
 
 
+def connection_limit() -> int:
+    """How many connections this process can hold open at once: what it may open, without what
+    everything else needs. Its soft limit is raised as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = CONNECTIONS + SPARE_FILES
+    allowed = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        soft = allowed
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS
+    return min(CONNECTIONS, max(soft - SPARE_FILES, soft // 4))
+
+
+def bounded_http(connections: int, proxies: Sequence[str] = ()) -> type[BoundedHttp]:
+    """The protocol of a server that has at most so many connections, and of one address at most
+    half of them, unless it is a proxy."""
+
+    class Protocol(BoundedHttp):
+        max_connections = connections
+        trusted_proxies = tuple(proxies)
+        of_address: ClassVar[Counter[str]] = Counter()
+
+    return Protocol
+
+
 class BoundedHttp(HttpToolsProtocol):
+    max_connections: ClassVar[int] = CONNECTIONS
+    trusted_proxies: ClassVar[tuple[str, ...]] = ()
+    of_address: ClassVar[Counter[str]] = Counter()
+    """Connections that are open, by the address of the client."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._is_reading_head = True
         self._is_head_alone = True
         self._is_reading_message = False
+        self._address = ""
         self._timer: TimerHandle | None = None
         # Its own timer: the headers of the next request must not end the wait for a stalled answer.
         self._stalled_timer: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
+        self._address = self.client[0] if self.client else ""
+        self.of_address[self._address] += 1
+        if len(self.connections) > self.max_connections or self._has_too_many():
             self._refuse(_TOO_MANY)
         else:
             self._arm(HEAD_S, self._too_slow)
 
+    def _has_too_many(self) -> bool:
+        """Whether one address would keep the others out."""
+        return self.of_address[self._address] > self.max_connections // 2 and not is_in(
+            self._address, self.trusted_proxies
+        )
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._disarm_stalled()
+        self.of_address[self._address] -= 1
+        if not self.of_address[self._address]:
+            del self.of_address[self._address]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

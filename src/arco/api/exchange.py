@@ -81,16 +81,17 @@ def client_address(scope: Scope, trusted: Sequence[str]) -> str:
     client = scope.get("client")
     peer = client[0] if client else ""
     forwarded = header(scope, b"x-forwarded-for") if trusted else None
-    if forwarded is None or not _is_in(peer, trusted):
+    if forwarded is None or not is_in(peer, trusted):
         return peer
     hops = [hop.strip() for hop in forwarded.split(",")]
     for hop in reversed(hops):  # the last that is not a proxy of ours
-        if not _is_in(hop, trusted):
+        if not is_in(hop, trusted):
             return hop if _is_address(hop) else peer
     return peer
 
 
-def _is_in(address: str, networks: Sequence[str]) -> bool:
+def is_in(address: str, networks: Sequence[str]) -> bool:
+    """Whether an address is one of these, or in one of these networks."""
     if not _is_address(address):
         return False
     ip = ipaddress.ip_address(address)

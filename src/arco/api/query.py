@@ -31,6 +31,7 @@ from arco.plain_json import plain
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 from arco.state.sql import RowFilter, SqlLimits, SqlResult
+from arco.state.sqlprocess import QueryTooLong
 from arco.state.system import all_tables
 
 PERMISSION: Final = Permission.QUERY_RUN
@@ -83,7 +84,7 @@ async def answer_query(server: ApiServer, request: Request[Any, Any, Any]) -> An
     except (UnicodeDecodeError, RecursionError):
         raise ApiError("invalid", "the body is not JSON in UTF-8", code="invalid_json") from None
     is_arrow = ARROW in (headers.get("accept") or "")
-    async with server.querying:
+    async with server.queries.turn():
         data, generation = await server.in_thread(
             lambda: _run(served, parameters, visible, body, is_arrow), served
         )
@@ -103,7 +104,10 @@ def _run(
     view = served.view(parameters)
     limits = SqlLimits(timeout_s=TIMEOUT_S, rows=body.max_rows, memory_mib=MEMORY_MIB)
     rows = row_filter(served, view, visible)
-    result = served.sql.query(view.snapshot, body.sql, limits, rows)
+    try:
+        result = served.sql.query(view.snapshot, body.sql, limits, rows)
+    except QueryTooLong as error:  # it is the query's fault: repeating it would not help
+        raise ApiError("invalid", error.message, code="query_timeout", hint=error.hint) from None
     if is_arrow:
         hidden = hidden_namespaces(view, visible)
         return arrow_stream(without_hidden_texts(result.table, hidden)), result.generation

@@ -101,9 +101,17 @@ class ServedWorkspace:
     # -- which generation ----------------------------------------------------------------
 
     def known(self) -> Snapshot | None:
-        """The newest snapshot without a look at the store; None if the last look is too old."""
+        """The newest snapshot without a look at the store; None if the last look is too old.
+
+        The next look begins, in the background, before it is: while requests keep coming, none
+        of them waits for one.
+        """
         age = self.workspace.clock.monotonic() - self._looked_at
-        return self._newest if age <= self._settings.head_age_s else None
+        if age > self._settings.head_age_s:
+            return None
+        if age > self._settings.head_age_s / 2:
+            self._look()
+        return self._newest
 
     def newest(self, wait_s: float | None = None) -> Snapshot:
         """The newest snapshot. Requests that come together share one look at the store, and do

@@ -29,6 +29,7 @@ from arco.api.command_keys import stored_key
 from arco.api.connections import CONNECTIONS
 from arco.api.etags import etag_of, matched_version
 from arco.api.exchange import Answer, Exchange, RequestHeaders, exchange_of
+from arco.api.fair_shares import CALLER, QueryTurns
 from arco.api.hidden_names import without_hidden_names
 from arco.api.parameters import parse
 from arco.api.problems import ApiError
@@ -86,7 +87,7 @@ class ApiServer:
         self._rooms = {each.path: BoundedThreads(settings) for each in workspaces}
         self._body_bytes = 0
         self.draining = asyncio.Event()
-        self.querying = asyncio.Semaphore(settings.queries)
+        self.queries = QueryTurns(settings)
 
     def flush(self, *, everything: bool = False) -> None:
         """Append uses of keys and refusals to the logs of their workspaces."""
@@ -123,7 +124,9 @@ class ApiServer:
         if caller is None:
             self.failed_login(exchange.address)
             raise unauthenticated("the token is not valid")
-        check_rate(limits or self._limits, f"{caller.kind}:{caller.id}")
+        name = f"{caller.kind}:{caller.id}"
+        check_rate(limits or self._limits, name)
+        CALLER.set(name)
         exchange.who = msgspec.structs.replace(
             caller,
             request_id=exchange.request_id,
@@ -320,6 +323,13 @@ class ApiServer:
         given back when the request has been answered."""
         limit = limit or self.settings.body_bytes
         exchange = exchange_of(request.scope)
+        encoding = RequestHeaders(request.scope).get("content-encoding") or "identity"
+        if encoding.strip().lower() != "identity":
+            raise ApiError(
+                "unsupported_media_type",
+                "the body must not be compressed",
+                hint="send it without Content-Encoding",
+            )
         parts: list[bytes] = []
         size = 0
         try:

@@ -15,7 +15,7 @@ import uvicorn
 import uvloop
 from litestar.types import ASGIApp
 
-from arco.api.connections import BoundedHttp
+from arco.api.connections import bounded_http, connection_limit
 from arco.api.server import ApiServer
 from arco.errors import Error, Invalid, Unavailable
 
@@ -96,7 +96,7 @@ def serve(
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        http=BoundedHttp,
+        http=bounded_http(connection_limit(), server.settings.trusted_proxies),
         ws="none",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(server.settings.drain_s),

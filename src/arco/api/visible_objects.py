@@ -35,7 +35,6 @@ from servo.contract.manifest import decode_manifest, encode_manifest
 
 PLANS: Final = "plans/"
 ARTIFACTS: Final = "artifacts/"
-SENSOR_LOGS: Final = f"{paths.LOGS}sensors/"
 _LISTED: Final = (paths.MANIFESTS, paths.LOGS, paths.LIVENESS, paths.QUEUE)
 _LOG: Final = re.compile(rf"{paths.LOGS}([^/]+)/([^/]+)/[^/]+\.log")
 _SENSOR_LOG: Final = re.compile(r"logs/sensors/([^/]+)/.+\.log")

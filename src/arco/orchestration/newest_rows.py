@@ -16,6 +16,8 @@ R = TypeVar("R", bound=Row)
 Choose = Callable[[pa.Table], Sequence[int]]
 """The places of those of these rows that may be wanted."""
 FIRST_CHUNK: Final = 64
+FIRST_CHUNKS: Final = 8
+"""So many chunks are read once for all lists."""
 CHUNK: Final = 500
 """So many rows are read at a time, because it is not known how many are needed."""
 
@@ -37,6 +39,8 @@ class SortedRows(Generic[R]):
         self._order = pc.sort_indices(rows, sort_keys=newest)
         times = rows.column(time).cast(pa.int64()).take(self._order)
         self._ages: list[int] = pc.negate(times).to_pylist()
+        self._first: dict[int, list[R]] = {}
+        """The first of them, which most lists begin with, by the number of their chunk."""
 
     def following(
         self,
@@ -54,14 +58,26 @@ class SortedRows(Generic[R]):
                 start += 1
         if since is not None:
             end = bisect.bisect_right(self._ages, -_microseconds(since))
+        while choose is None and start < min(end, FIRST_CHUNKS * FIRST_CHUNK):
+            number, place = divmod(start, FIRST_CHUNK)
+            rows = self._first_rows(number)[place : place + end - start]
+            yield from rows
+            start += len(rows)
         size = FIRST_CHUNK
         while start < end:
             places = self._order.slice(start, min(size, end - start))
-            rows = self._rows.take(places)
+            chosen = self._rows.take(places)
             if choose is not None:
-                rows = rows.take(pa.array(choose(rows), pa.int64()))
-            yield from self._table.rows_of(rows)
+                chosen = chosen.take(pa.array(choose(chosen), pa.int64()))
+            yield from self._table.rows_of(chosen)
             start, size = start + size, CHUNK
+
+    def _first_rows(self, number: int) -> list[R]:
+        rows = self._first.get(number)
+        if rows is None:
+            places = self._order.slice(number * FIRST_CHUNK, FIRST_CHUNK)
+            rows = self._first[number] = list(self._table.rows_of(self._rows.take(places)))
+        return rows
 
     def _id_at(self, place: int) -> str:
         return str(self._rows.column(self._id)[self._order[place].as_py()].as_py())

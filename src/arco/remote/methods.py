@@ -2070,6 +2070,39 @@ class Operations(ABC):
         )
         return answer
 
+    def get_task_plan(
+        self,
+        run_id: str,
+        task_id: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+    ) -> doc.TaskPlanBodyJson:
+        """Show what was planned for a task: why, its code, its SQL, its configuration, its
+        inputs."""
+        answer: doc.TaskPlanBodyJson = self._read(
+            f"/runs/{_quoted(run_id)}/tasks/{_quoted(task_id)}/plan",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
+        )
+        return answer
+
+    def get_run_graph(
+        self,
+        run_id: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        by: Literal["asset", "task"] | None = None,
+    ) -> doc.RunGraphBodyJson:
+        """Show the tasks of a run as a graph, by asset or by task."""
+        answer: doc.RunGraphBodyJson = self._read(
+            f"/runs/{_quoted(run_id)}/graph",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "by": by},
+        )
+        return answer
+
     def validate_deployment(
         self, body: doc.ValidateBodyJson, *, idempotency_key: str = ""
     ) -> doc.DeployedBodyJson:

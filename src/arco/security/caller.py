@@ -108,10 +108,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             for grant in self._giving(permission)
         )
 
-    def may_somewhere(self, permission: Permission) -> bool:
-        """Whether there is a namespace of the workspace in which the caller may do this."""
-        return bool(self._giving(permission))
-
     def where(self, permission: Permission) -> Visible:
         """The namespaces of the workspace in which the caller may do this."""
         return _namespaces(self._giving(permission))

@@ -227,8 +227,12 @@ def _refusal(answer: dict[str, str], limits: SqlLimits) -> Exception:
             return QueryRefused(answer["message"], hint=answer["hint"])
 
 
-def _too_long(limits: SqlLimits) -> Unavailable:
-    return Unavailable(
+class QueryTooLong(Unavailable):
+    """A query was ended because its time was over."""
+
+
+def _too_long(limits: SqlLimits) -> QueryTooLong:
+    return QueryTooLong(
         f"the query took longer than {limits.timeout_s:g} s",
         hint="query fewer rows, or raise the limit",
     )

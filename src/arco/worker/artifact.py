@@ -190,13 +190,25 @@ def _publish(draft: Path, target: Path) -> None:
 
 def extract(data: bytes, folder: Path) -> None:
     """Put a zip's files below `folder`, and nowhere else. Invalid before anything is written."""
+    with _readable(data) as archive:
+        entries = _checked(archive.infolist())
+        for name, info in entries:
+            target = folder.joinpath(*name.parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _write(target, archive.read(info))
+
+
+def check_artifact(data: bytes) -> None:
+    """Raise Invalid for what `extract` would refuse by its names and sizes. Unpacks nothing."""
+    with _readable(data) as archive:
+        _checked(archive.infolist())
+
+
+@contextlib.contextmanager
+def _readable(data: bytes) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = _checked(archive.infolist())
-            for name, info in entries:
-                target = folder.joinpath(*name.parts)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _write(target, archive.read(info))
+            yield archive
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None and not _clash(error):
             raise

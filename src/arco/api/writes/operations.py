@@ -23,6 +23,7 @@ from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.schema_deploy import BreakAcceptance
 from arco.orchestration.tables import DEPLOYMENTS
 from arco.security.permissions import Permission
+from arco.worker.artifact import check_artifact
 from servo.contract.manifest import Manifest, decode_manifest, encode_manifest, keys_read
 
 # -- deployments ------------------------------------------------------------------------------
@@ -116,6 +117,7 @@ def create_deployment(
 ) -> WriteAnswer[DeployedBody]:
     """Deploy a manifest and the source that it was made from."""
     manifest = _manifest(writing, body.manifest)
+    check_artifact(body.source)
     id = id_of_key(writing.key) if writing.key else ""
     done = _earlier(writing, manifest, id) or writing.unkeyed.orchestration.deploy(
         manifest,
