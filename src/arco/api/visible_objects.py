@@ -71,7 +71,7 @@ class VisibleObjects:
         return self._maker(path) is not None
 
     def _maker(self, path: str) -> Callable[[bytes, str], bytes | None] | None:
-        """What makes the caller's form of an object from it; None if it is not for him."""
+        """The function that computes the visible part of an object; None if it is hidden."""
         if paths.root_generation(path) is not None:
             return _bare_root
         if path == paths.HINT or paths.floor_number(path) is not None:

@@ -148,7 +148,7 @@ def _namespaces(grants: Iterable[Grant]) -> Visible:
 
 
 def local_caller(name: str, tenant: str, workspace: str) -> Caller:
-    """Who holds the credentials of the bucket may do everything; the log names him."""
+    """The user of the store's credentials, with all permissions; the log has the name."""
     owner = Grant(Role.OWNER, Scope(tenant, workspace))
     return Caller(
         kind="local", id=name, name=name, grants=(owner,), tenant=tenant, workspace=workspace

@@ -1,8 +1,7 @@
 """Table files: Parquet with a reference that verifies every byte that is read.
 
-A small file is fetched whole and checked against its SHA-256. Of a larger one
-only the footer (checked against a SHA-256 of its own) and the row groups that a
-question needs are fetched; their pages carry checksums, which are verified too.
+A small file is fetched completely and verified by its SHA-256. Of a larger file only the footer
+(verified by its own SHA-256) and the needed row groups are fetched and verified by page checksums.
 """
 
 from __future__ import annotations
@@ -77,10 +76,8 @@ class Files:
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        groups: Iterable[int]
-        if bucket is None:
-            groups = range(len(footer.groups))
-        else:
+        groups: Iterable[int] = range(len(footer.groups))
+        if bucket is not None:
             groups = footer.may_hold(bucket, key)
         return [self._group(table, ref, footer, i) for i in groups]
 

@@ -1,7 +1,7 @@
 """Runs, their tasks, outputs, logs and plans; requests for runs.
 
-A caller sees a run if he sees an asset of one of its tasks. Of a run with tasks that he does not
-see, what was asked for is left out, and those tasks are counted.
+A run is visible if an asset of one of its tasks is. If some of its tasks are hidden, its selection
+is left out, and the hidden tasks are only counted.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class OutputBody(msgspec.Struct, frozen=True, kw_only=True):
 def list_run_outputs(
     view: View, visible: Visible, parameters: OutputListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, OutputBody]]:
-    """List the versions that a run wrote, with what became of them, in the order of the plan."""
+    """List the versions that a run wrote, with their status, in the order of the plan."""
     row = require_run(view, visible, parameters.run_id)
     outputs = run_outputs(view.snapshot, row.run_id, reused=parameters.reused).outputs
     for place, each in enumerate(outputs):
@@ -370,7 +370,7 @@ class RequestParameters(AtParameters, frozen=True, kw_only=True):
 
 
 def get_request(view: View, visible: Visible, parameters: RequestParameters) -> RequestBody:
-    """Show a request by its key: who asked for what, and what became of it."""
+    """Show a request by its key: its author, its selection and its outcome."""
     return request_body(require_request(view, visible, parameters.key))
 
 
