@@ -11,6 +11,7 @@
 | `partitions` | the matrix of an asset's partitions until it is painted |
 | `run` | the page of an active run until its first task is painted |
 | `graph` | the graph of all assets until dragging it moves it |
+| `dagster` | the list of 10,000 assets, and 50,000 partitions of one, of Dagster's page over ours |
 
 Pages of two sizes take turns; each is opened once before it counts, and the medians make the
 ratio. A time is from the navigation until the frame after the one that has what is looked for.
@@ -38,12 +39,12 @@ from tests.kit.api import ApiWorld
 from tests.kit.page import ServedPage, Visit, browser
 
 from arco.api.page import FOLDER
-from benchmarks import web_data
+from benchmarks import web_dagster, web_data
 from benchmarks.web_data import PARTITIONED
 from benchmarks.workload import arguments, folder, open_workspace, progress, report
 
 _IMPORTS = re.compile(r"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
-PARTS = ("bundle", "assets", "filter", "heap", "partitions", "run", "graph")
+PARTS = ("bundle", "assets", "filter", "heap", "partitions", "run", "graph", "dagster")
 ROUNDS = 5
 FRAME_MS = 1_000 / 60
 PAINTED = """
@@ -112,10 +113,13 @@ class Sizes(NamedTuple):
     task_days: int
     task_shops: int
     nodes: int
+    peer_assets: int = 10_000
+    peer_days: int = 500
+    peer_shops: int = 100
 
 
 FULL = Sizes(100_000, 2_000, 500, 500, 100, 10_000)
-QUICK = Sizes(1_000, 200, 50, 20, 10, 500)
+QUICK = Sizes(1_000, 200, 50, 20, 10, 500, 200, 20, 10)
 
 
 class Site:
@@ -132,12 +136,16 @@ class Site:
         self._world.close()
 
     def opened_ms(self, path: str, predicate: str) -> float:
-        page = self.visit.tab()
-        page.add_init_script(PAINTED % predicate)
-        page.goto(f"{self._served.base}{path}")
-        taken = float(page.evaluate("window.painted"))
-        page.close()
-        return taken
+        return opened_ms(self.visit.tab(), f"{self._served.base}{path}", predicate)
+
+
+def opened_ms(page: Page, url: str, predicate: str) -> float:
+    """Milliseconds from the navigation of a new page until what is looked for is painted."""
+    page.add_init_script(PAINTED % predicate)
+    page.goto(url, timeout=120_000)
+    taken = float(page.evaluate("window.painted"))
+    page.close()
+    return taken
 
 
 @contextmanager
@@ -318,6 +326,35 @@ class Measurement:
         return {
             f"graph_{name}_interactive_over_100": round(slow / fast, 2),
             f"graph_{name}_interactive_ms": round(slow),
+        }
+
+    def dagster(self) -> dict[str, object]:
+        assets, days, shops = self._sizes.peer_assets, self._sizes.peer_days, self._sizes.peer_shops
+        listed = web_data.with_assets(self._at / f"assets{assets}", assets)
+        parted = web_data.with_partitions(self._at / f"partitions{days * shops}", days, shops)
+        with web_dagster.webserver(self._at / "dagster", assets, days, shops) as origin:
+            context = self._browser.new_context(viewport={"width": 1280, "height": 800})
+            context.add_init_script(web_dagster.WELCOMED)
+
+            def over_ours(at: Path, path: str, predicate: str, theirs: tuple[str, str]) -> float:
+                taken: tuple[list[float], list[float]] = ([], [])
+                with site(self._browser, at) as ours:
+                    for _ in range(self._rounds + 1):
+                        url = f"{origin}{theirs[0]}"
+                        taken[0].append(opened_ms(context.new_page(), url, theirs[1]))
+                        taken[1].append(ours.opened_ms(path, predicate))
+                progress(f"{path}: {[round(t) for t in taken[0]]}; {[round(t) for t in taken[1]]}")
+                return statistics.median(taken[0][1:]) / statistics.median(taken[1][1:])
+
+            theirs = web_dagster.ASSETS_PATH, web_dagster.FIRST_ROW
+            assets_ratio = over_ours(listed, "/assets", FIRST_ROW, theirs)
+            theirs = web_dagster.PARTITIONS_PATH, web_dagster.FIRST_PARTITIONS
+            path = f"/assets/{PARTITIONED}?view=partitions"
+            partitions_ratio = over_ours(parted, path, MATRIX, theirs)
+            context.close()
+        return {
+            "dagster_assets_over_ours": round(assets_ratio, 2),
+            "dagster_partitions_over_ours": round(partitions_ratio, 2),
         }
 
     def _over(

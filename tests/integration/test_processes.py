@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.crew import at_work, check_whole, kill_now_and_then, let_commit, let_work
 from tests.integration.roles import Setup
-from tests.kit.depth import KILL_SEED, STRESS_S
+from tests.kit.depth import KILL_SEED, STRESS_S, deep_only
 from tests.kit.servers import seaweedfs
 
 GATE_S = max(STRESS_S / 2, 5.0)
@@ -24,7 +24,7 @@ GATE_S = max(STRESS_S / 2, 5.0)
 pytestmark = [pytest.mark.stress, pytest.mark.xdist_group("processes")]
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture
 def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setup]:
     folder = tmp_path / "crew"
     folder.mkdir()
@@ -35,6 +35,7 @@ def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setup]:
         yield Setup(backend.url, dict(backend.options), str(folder), age_gate_s=GATE_S)
 
 
+@pytest.mark.parametrize("setup", ["local", pytest.param("s3", marks=deep_only)], indirect=True)
 def test_a_crowd_on_one_workspace_loses_and_doubles_nothing(setup: Setup) -> None:
     roles = {"compactor": 2, "merger": 2, "collector": 1, "writer": 4, "reader": 4}
     with at_work(setup, roles) as members:
@@ -45,6 +46,7 @@ def test_a_crowd_on_one_workspace_loses_and_doubles_nothing(setup: Setup) -> Non
     print(figures)
 
 
+@pytest.mark.parametrize("setup", [pytest.param("local", marks=deep_only), "s3"], indirect=True)
 def test_kill_9_at_any_instant_loses_and_doubles_nothing(setup: Setup) -> None:
     print(f"replay with ARCO_KILL_SEED={KILL_SEED}")
     roles = {"compactor": 2, "merger": 1, "collector": 1, "writer": 2, "reader": 1}

@@ -9,12 +9,14 @@ Tests take `sales` as their own namespace, and `hr` as somebody else's.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 import msgspec
+from litestar.types import ASGIApp
 
 from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
@@ -107,8 +109,10 @@ class ApiClient:
         else:
             sent = httpx.Headers([*sent.multi_items(), *headers])
 
+        app = self._world.app  # made outside the event loop
+
         async def call() -> httpx.Response:
-            transport = httpx.ASGITransport(self._world.app)  # type: ignore[arg-type]
+            transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=transport, base_url="http://arco") as client:
                 return await client.request(
                     method, url, json=json, headers=sent, params=params or None, content=content
@@ -180,7 +184,10 @@ class ApiWorld:
             [self.served],
             AccessLog(workspace.clock, log),
         )
-        self.app = make_app(self.server, ROUTES, workspace.ids, self.local)
+
+    @functools.cached_property
+    def app(self) -> ASGIApp:
+        return make_app(self.server, ROUTES, self.workspace.ids, self.local)
 
     def close(self) -> None:
         self.server.close()
@@ -216,14 +223,51 @@ class _ReadingExecutor(ScriptedExecutor):
 
 
 class Company:
-    """The workspace, with something of everything in it."""
+    """The workspace, with something of everything in it.
 
+    It is made once in a process; each one is a copy, which a test may change.
+    """
+
+    def __init__(self) -> None:
+        first = _first_company()
+        self.town = first.town.copied()
+        self.town.crowd.orchestrator()
+        add_reading_worker(self.town)
+        self.workspace = self.town.fresh()
+        self.sales_run = first.sales_run
+        self.hr_run = first.hr_run
+        self.both_run = first.both_run
+        self.sales_backfill = first.sales_backfill
+        self.sales_held = first.sales_held
+        self.hr_held = first.hr_held
+        self.hr_request = first.hr_request
+        self.hr_key = first.hr_key
+
+    def deploy(self, text: str, name: str) -> None:
+        deploy_named(self.town, text, name)
+
+    def task_of(self, run_id: str, asset: str) -> str:
+        tasks = self.town.fresh().read.orchestration().tasks(run_id)
+        return next(task.task_id for task in tasks if task.asset_key == asset)
+
+
+def add_reading_worker(town: AgingTown) -> None:
+    town.crowd.worker(executor=lambda w: _ReadingExecutor(w, "worker", succeed))
+
+
+def deploy_named(town: AgingTown, text: str, name: str) -> None:
+    manifest, artifact = project(text)
+    named = msgspec.structs.replace(manifest, project=name)
+    town.fresh().commands.orchestration.deploy(named, artifact)
+
+
+class _FirstCompany:
     def __init__(self) -> None:
         self.town = AgingTown(SHOP)
         self.town.crowd.workers.clear()
-        self.town.crowd.worker(executor=lambda w: _ReadingExecutor(w, "worker", succeed))
-        self.deploy(PEOPLE, "people")
-        self.workspace = w = self.town.fresh()
+        add_reading_worker(self.town)
+        deploy_named(self.town, PEOPLE, "people")
+        w = self.town.fresh()
         self.sales_run = self._run("sales.orders", "date=2026-01-02")
         self._run("sales.total")
         self.hr_run = self._run("hr.salaries")
@@ -243,11 +287,6 @@ class Company:
         w.commands.orchestration.request(PlanRequest(selection=("hr.salaries",)), run_key="payroll")
         key = w.commands.security.create_key("payroll", Role.VIEWER, namespaces=["hr"])
         self.hr_key = key.row.key_id
-
-    def deploy(self, text: str, name: str) -> None:
-        manifest, artifact = project(text)
-        named = msgspec.structs.replace(manifest, project=name)
-        self.town.fresh().commands.orchestration.deploy(named, artifact)
 
     def _run(self, selection: str, *partitions: str) -> str:
         return self.town.run(*partitions, selection=selection)
@@ -269,6 +308,7 @@ class Company:
         rows = self.town.fresh().read.execution().quarantine(asset_key=asset)
         return rows[0].materialization_id
 
-    def task_of(self, run_id: str, asset: str) -> str:
-        tasks = self.town.fresh().read.orchestration().tasks(run_id)
-        return next(task.task_id for task in tasks if task.asset_key == asset)
+
+@functools.cache
+def _first_company() -> _FirstCompany:
+    return _FirstCompany()

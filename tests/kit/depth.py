@@ -15,7 +15,7 @@ import pytest
 
 DEEP: Final = os.environ.get("ARCO_TEST_DEEP", "") not in ("", "0")
 
-STRESS_S: Final = float(os.environ.get("ARCO_STRESS_SECONDS", "60" if DEEP else "4"))
+STRESS_S: Final = float(os.environ.get("ARCO_STRESS_SECONDS", "60" if DEEP else "3"))
 """How long a crowd of processes works on one store."""
 
 KILL_SEED: Final = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6)))

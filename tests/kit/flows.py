@@ -15,6 +15,7 @@ is dead, and another on the same store takes over.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import hashlib
 import itertools
@@ -429,15 +430,21 @@ class EngineProcess(OrchestratorProcess):
 class Crowd:
     """Processes on one store and one clock, stepped in turn until a run has ended."""
 
-    def __init__(self, store: Store, clock: SimClock, run_id: str) -> None:
+    def __init__(
+        self, store: Store, clock: SimClock, run_id: str, seeds: itertools.count[int] | None = None
+    ) -> None:
         self.store = store
         self.clock = clock
         self.run_id = run_id
         self.orchestrators: list[OrchestratorProcess] = []
         self.workers: list[WorkerProcess] = []
-        self._seeds = itertools.count(10)
+        self._seeds = itertools.count(10) if seeds is None else seeds
         self.sense: Sense = lambda call, context: SensorResult()
         self.looking = make_workspace(store, 9, clock=clock)
+
+    def without_processes(self, store: Store, clock: SimClock) -> Crowd:
+        """Nobody yet, on a copy of the store; ids go on from where they are here."""
+        return Crowd(store, clock, self.run_id, copy.copy(self._seeds))
 
     def orchestrator(self, store: Store | None = None, **settings: Any) -> OrchestratorProcess:
         made = OrchestratorProcess(store or self.store, self.clock, next(self._seeds), **settings)

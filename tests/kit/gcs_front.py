@@ -12,12 +12,12 @@ import contextlib
 import http.client
 import json
 import secrets
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 from xml.sax.saxutils import escape
+
+from tests.kit.http_servers import QuietHandler, on_free_port, serving_http
 
 _BOUNDARY = "arco-gcs-front"
 
@@ -31,23 +31,12 @@ def gcs_front(server: str) -> Iterator[str]:
     class Handler(_Handler):
         upstream = (str(parts.hostname), int(parts.port or 0))
 
-    front = _Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=front.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{front.server_address[1]}"
-    finally:
-        front.shutdown()
-        front.server_close()
-        thread.join()
+    front = on_free_port(Handler)
+    with serving_http(front):
+        yield front.address
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # headers and body are two writes: 40 ms otherwise
     upstream: tuple[str, int]
@@ -183,9 +172,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 def _multipart(name: str, body: bytes) -> bytes:

@@ -23,12 +23,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import unescape
 
 from tests.kit.faults import Fault, Faults, Rule
+from tests.kit.http_servers import QuietHandler, QuietServer, serving_http
 from tests.kit.servers import Backend
 
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "expect"})
@@ -246,16 +246,11 @@ def proxied(backend: Backend) -> Iterator[tuple[Backend, Proxy]]:
     proxy = Proxy((endpoint.hostname, endpoint.port), depth)
     server = _Server(("127.0.0.1", 0), _Handler)
     server.proxy = proxy
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        address = f"http://127.0.0.1:{server.server_address[1]}{endpoint.path}"
-        yield _with_endpoint(backend, address), proxy
-    finally:
-        proxy.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving_http(server):
+        try:
+            yield _with_endpoint(backend, f"{server.address}{endpoint.path}"), proxy
+        finally:
+            proxy.close()
 
 
 def _endpoint(backend: Backend) -> str:
@@ -273,16 +268,11 @@ def _with_endpoint(backend: Backend, endpoint: str) -> Backend:
     return backend._replace(options={**backend.options, "service_account_key": raw})
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+class _Server(QuietServer):
     proxy: Proxy
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed in the middle is nothing to report."""
 
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: _Server
@@ -312,6 +302,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = _serve
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass

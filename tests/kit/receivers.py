@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
 from aiosmtpd.controller import Controller
+
+from tests.kit.http_servers import QuietHandler, on_free_port, serving_http
 
 
 class Posted(NamedTuple):
@@ -34,7 +36,7 @@ class WebReceiver:
         self.arrived = threading.Event()
         receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 receiver.arrived.set()
@@ -49,11 +51,7 @@ class WebReceiver:
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = on_free_port(Handler)
 
     def drip(self, handler: BaseHTTPRequestHandler) -> None:
         stop = threading.Event()
@@ -77,14 +75,11 @@ class WebReceiver:
 @contextmanager
 def web_receiver() -> Iterator[WebReceiver]:
     receiver = WebReceiver()
-    thread = threading.Thread(target=receiver.server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        receiver.open.set()
-        receiver.server.shutdown()
-        receiver.server.server_close()
+    with serving_http(receiver.server):
+        try:
+            yield receiver
+        finally:
+            receiver.open.set()
 
 
 class MailReceiver:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from arco.app import Workspace
 from arco.automation.reader import TickEntry
@@ -41,6 +42,19 @@ class Town:
         self.w = make_workspace(self.store, 1, clock=self.clock)
         deploy(self.w, text or project())
         self.crowd = crowd or Crowd(self.store, self.clock, "")
+
+    def copied(self) -> Self:
+        """What there is now, on a store and a clock of its own, and without processes."""
+        assert isinstance(self.store, MemoryStore)
+        town = copy.copy(self)
+        town.clock = copy.copy(self.clock)
+        store = MemoryStore(town.clock)
+        store.objects.update(self.store.objects)
+        store.names.extend(self.store.names)
+        town.store = store
+        town.crowd = self.crowd.without_processes(store, town.clock)
+        town.w = town.fresh()
+        return town
 
     def deploy(self, text: str) -> None:
         deploy(self.fresh(), text)

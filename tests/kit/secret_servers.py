@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.kit.http_servers import QuietHandler, on_free_port, serving_http
 
 
 class Asked(NamedTuple):
@@ -56,20 +56,14 @@ class SecretServer:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self.url = f"http://127.0.0.1:{server.server_port}"
-        try:
+        server = on_free_port(_handler(self))
+        self.url = server.address
+        with serving_http(server):
             yield
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
 
-def _handler(told: SecretServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(told: SecretServer) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             length = int(self.headers.get("Content-Length") or 0)
@@ -85,9 +79,6 @@ def _handler(told: SecretServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         do_POST = do_GET
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
 
     return Handler
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ from arco.storage.port import Mode, Object, ObjectMeta, Store
 from arco.storage.scoped import ScopedStore
 from arco.storage.signing import Signer, SigningKey, preflight, respond
 from tests.kit.faulty import FaultyStore
+from tests.kit.http_servers import QuietHandler, on_free_port, serving_http
 
 SIGNING_KEYS = (SigningKey("new", b"n" * 32), SigningKey("old", b"o" * 32))
 
@@ -126,7 +125,7 @@ def serving(address: Address, clock: Clock) -> Iterator[Store]:
     """
     holder: dict[str, Any] = {}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -151,19 +150,10 @@ def serving(address: Address, clock: Clock) -> Iterator[Store]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    signer = Signer(f"http://127.0.0.1:{server.server_address[1]}", SIGNING_KEYS, clock)
+    server = on_free_port(Handler)
+    signer = Signer(server.address, SIGNING_KEYS, clock)
     store = address.open(signer)
     whole = address._replace(kind="local").open() if address.kind == "scoped" else store
     holder.update(store=whole, signer=signer)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving_http(server):
         yield store
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -36,16 +36,17 @@ def _fetched(client: ApiClient, file: Any) -> bytes:
     return answer.content
 
 
-def _in_duckdb(client: ApiClient, folder: Path, described: Any) -> list[Any]:
+def _in_duckdb(
+    connection: duckdb.DuckDBPyConnection, client: ApiClient, folder: Path, described: Any
+) -> list[Any]:
     sql = described["sql"]
     for number, file in enumerate(described["files"]):
         local = folder / f"{described['table']}-{number}.parquet"
         local.write_bytes(_fetched(client, file))
         sql = sql.replace(file["path"], str(local))
     columns = ", ".join(f'"{each["name"]}"' for each in described["columns"])
-    with duckdb.connect() as connection:
-        rows = connection.sql(f"SELECT {columns}, row_version FROM ({sql})")
-        return list(rows.to_arrow_table().to_pylist())
+    rows = connection.sql(f"SELECT {columns}, row_version FROM ({sql})")
+    return list(rows.to_arrow_table().to_pylist())
 
 
 def _on_server(world: ApiWorld, described: Any) -> list[Any]:
@@ -62,10 +63,13 @@ def _comparable(row: dict[str, Any]) -> str:
 
 def _compare(world: ApiWorld, folder: Path) -> set[str]:
     kinds: set[str] = set()
-    for described in world.owner.get("/files")["tables"]:
-        ours = sorted(map(_comparable, _in_duckdb(world.owner, folder, described)))
-        assert ours == sorted(map(_comparable, _on_server(world, described))), described["table"]
-        kinds |= {each["kind"] for each in described["files"] if ours}
+    with duckdb.connect() as connection:
+        for described in world.owner.get("/files")["tables"]:
+            rows = _in_duckdb(connection, world.owner, folder, described)
+            ours = sorted(map(_comparable, rows))
+            server = sorted(map(_comparable, _on_server(world, described)))
+            assert ours == server, described["table"]
+            kinds |= {each["kind"] for each in described["files"] if ours}
     return kinds
 
 

@@ -106,6 +106,25 @@ def test_hostile_facets_are_left_out(world: ApiWorld) -> None:
     assert (report["rows"], report["bytes"], report["files"]) == (None, None, 2)
 
 
+def test_severities_of_assertions_are_those_of_checks(world: ApiWorld) -> None:
+    assertions = [
+        {"assertion": name, "success": True, "severity": name}
+        for name in ("info", "warn", "warning", "critical", "blocker")
+    ]
+    facets = {"dataQualityAssertions": {"assertions": assertions}}
+    output = {"namespace": OWN, "name": "sales.notes", "facets": facets}
+    answer = world.owner.post("/lineage", _event(outputs=[output]))
+    assert answer.status_code == 200, answer.text
+    checks = world.owner.get("/assets/sales.notes/checks")["items"]
+    assert {check["check_name"]: check["severity"] for check in checks} == {
+        "info": "info",
+        "warn": "warning",
+        "warning": "warning",
+        "critical": "critical",
+        "blocker": "error",
+    }
+
+
 def test_materializations_and_checks_are_reported_one_by_one(world: ApiWorld) -> None:
     editor = world.client(Role.EDITOR, "sales")
     body = {"id": "load-1", "rows": 10, "inputs": ["sales.orders"]}

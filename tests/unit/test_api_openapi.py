@@ -5,6 +5,7 @@ To update it: ARCO_UPDATE_GOLDEN=1 .venv/bin/python -m pytest tests/unit/test_ap
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -25,12 +26,13 @@ from arco.api.table import ROUTES
 from tests.golden.api_reference import api_reference
 from tests.golden.client_source import documents_source, operations_source
 from tests.kit.api import ApiWorld, Company
+from tests.kit.depth import scaled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "openapi.json"
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 CLIENT = Path(__file__).parents[2] / "src" / "arco" / "remote"
-EXAMPLES = 8
+EXAMPLES = scaled(4, 40)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +90,11 @@ CHECKS = [
 ]
 
 
+@functools.cache
+def _schema() -> Any:
+    return schemathesis.openapi.from_dict(json.loads(GOLDEN.read_text()))
+
+
 @pytest.mark.parametrize(
     ("path", "method"),
     [
@@ -100,8 +107,7 @@ CHECKS = [
 def test_generated_requests_are_answered_as_documented(
     world: ApiWorld, path: str, method: str
 ) -> None:
-    schema = schemathesis.openapi.from_dict(json.loads(GOLDEN.read_text()))
-    operation = schema[path][method.upper()]
+    operation = _schema()[path][method.upper()]
 
     @hypothesis.settings(
         max_examples=EXAMPLES,

@@ -114,6 +114,19 @@ def test_an_error_of_a_query_tells_nothing_of_hidden_rows(world: ApiWorld) -> No
     assert response.status_code == 400 and "salaries" not in response.text
 
 
+def test_a_list_that_reads_some_columns_leaves_sql_all_of_them() -> None:
+    """The table has no merged files yet: what of it is known is what programs say."""
+    company = Company()
+    world = ApiWorld(company.town.fresh())
+    try:
+        assert world.owner.get(f"/runs/{company.both_run}/tasks")["items"]
+        assert rows(world.owner, "SELECT count(partition_key) > 0 FROM orchestration.tasks") == [
+            [True]
+        ]
+    finally:
+        world.close()
+
+
 def test_a_query_that_takes_too_long_is_not_worth_repeating(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

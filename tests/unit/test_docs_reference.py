@@ -123,11 +123,27 @@ def test_code_needs_no_exception_from_linters(tmp_path: Path) -> None:
     assert [str(file) for file in files if "noqa" in file.read_text("utf-8")] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.stem}")
-def test_links_lead_to_files(page: Path) -> None:
+LINKED = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_links_lead_to_files_and_headings(page: Path) -> None:
     text = _BLOCK.sub("", page.read_text("utf-8"))
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", text)
-    assert [each for each in targets if not (page.parent / each).exists()] == []
+    broken = []
+    for path, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)#?([^)\s]*)\)", text):
+        target = page.parent / path if path else page
+        if not target.exists():
+            broken.append(path)
+        elif anchor and target.suffix == ".md" and anchor not in headings(target):
+            broken.append(f"{path}#{anchor}")
+    assert broken == []
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub and MkDocs make them."""
+    lines = re.findall(r"^#+ (.+)$", _BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)
+    texts = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).lower() for line in lines]
+    return {re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-") for text in texts}
 
 
 def test_toml_and_json_can_be_read() -> None:

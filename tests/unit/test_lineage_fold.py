@@ -17,7 +17,7 @@ from arco.lineage.events import (
     LineageRecorded,
 )
 from arco.lineage.fold import STAGES
-from arco.lineage.reader import Impact, LineageReader, Link, NamesAsIds, Node
+from arco.lineage.reader import Impact, LineageReader, Link, Node
 from arco.lineage.tables import (
     COLUMNS,
     COVERAGE,
@@ -55,6 +55,31 @@ TYPES: list[type[Payload]] = [
     EdgeRemoved,
 ]
 CHAIN = Chain((*STAGES, OUTCOME_STAGE), TYPES)
+
+
+class NamesAsIds:
+    """Where there is no catalog: names are ids."""
+
+    def id(self, key: str) -> str:
+        return key
+
+    def key(self, id: str) -> str:
+        return id
+
+    def former_keys(self, id: str) -> Sequence[str]:
+        return ()
+
+    def has_renames(self, id: str) -> bool:
+        return False
+
+    def column(self, id: str, name: str, at: datetime | None) -> str:
+        return name
+
+    def column_names(self, id: str, name: str) -> Sequence[str]:
+        return (name,)
+
+    def made_at(self, id: str, versions: Sequence[str]) -> datetime | None:
+        return None
 
 
 class Folded:

@@ -10,12 +10,9 @@ from playwright.sync_api import Browser
 
 from arco.security.permissions import Role
 from tests.kit.api import ApiClient, ApiWorld, Company
+from tests.kit.books import HOSTILE, Books
 from tests.kit.page import ServedPage, Visit, browser
 
-HOSTILE = (
-    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> "
-    "[click](javascript:alert(1)) ![pixel](https://evil.example/x.png) \u202egnp.exe \x1b[31mred"
-)
 Enter = Callable[..., Visit]
 
 
@@ -38,7 +35,12 @@ def company() -> Company:
 
 
 @pytest.fixture(scope="session")
-def world(company: Company) -> Iterator[ApiWorld]:
+def books(company: Company) -> Books:
+    return Books(company)
+
+
+@pytest.fixture(scope="session")
+def world(company: Company, books: Books) -> Iterator[ApiWorld]:
     made = ApiWorld(company.town.fresh())
     yield made
     made.close()

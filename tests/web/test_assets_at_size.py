@@ -229,7 +229,7 @@ def test_list_of_assets_is_filtered_in_the_page_while_somebody_types(
     field.press("Backspace")
     expect(status).to_have_text(f"{LEAVES} assets")
     field.press_sequentially("399")
-    expect(status).to_have_text("1 assets")
+    expect(status).to_have_text("1 asset")
     field.fill("nothing has this name")
     expect(page.get_by_text("No asset matches")).to_be_visible()
     field.fill("")

@@ -60,7 +60,7 @@ const page = <const P extends string, S extends object>(path: P, load: () => Pro
     errorComponent: ({ error }) => <FaultPage error={error} />,
   });
 
-const RUN_VIEWS = ["timeline", "plan", "outputs", "explain"] as const;
+const RUN_VIEWS = ["timeline", "graph", "plan", "outputs", "costs", "explain"] as const;
 export type RunView = (typeof RUN_VIEWS)[number];
 const ASSET_VIEWS = ["partitions", "versions", "columns", "checks", "contract", "runs", "costs", "code", "explain"] as const;
 export type AssetView = (typeof ASSET_VIEWS)[number];
@@ -99,6 +99,9 @@ const pages = [
   page("/runs/$run", () => import("./pages/run"), "RunPage", (search) => ({
     view: oneOf(search.view, RUN_VIEWS),
     task: text(search.task),
+    show: oneOf(search.show, ["code", "inputs"]),
+    by: oneOf(search.by, ["asset", "task"]),
+    node: text(search.node),
     state: text(search.state),
     q: text(search.q),
   })),

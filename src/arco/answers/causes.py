@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from arco.answers.asset_health import hold_text
 from arco.answers.asset_states import ASSET_STATES
 from arco.answers.inputs_above import BAD, ExplainedPlace, InputReader
-from arco.answers.shapes import Cause, FactValue, place, remedy
+from arco.answers.shapes import Cause, CauseKind, FactValue, place, remedy
 from arco.automation.asset_tables import AUTOMATIONS, SCOPE, AutomationState
 from arco.automation.freshness_reader import SeriesFreshness
 from arco.execution.states import HELD, HoldStatus, PartitionStatus
@@ -250,7 +250,7 @@ class CauseFinder:
         return self._waiting_for(asset, partition, "stale", text, stale.due_at)
 
     def _waiting_for(
-        self, asset: str, partition: str, kind: str, text: str, at: datetime | None
+        self, asset: str, partition: str, kind: CauseKind, text: str, at: datetime | None
     ) -> _Step:
         """Why it was not made: it is being made, its task was skipped, or nobody asked."""
         active = self._inputs.active(asset, partition)

@@ -14,6 +14,41 @@ from arco.answers.html import as_chain
 FactValue = str | int | float | datetime | None | list[str]
 
 
+CauseKind = Literal[
+    "cancelled",
+    "different",
+    "empty",
+    "expensive",
+    "failed",
+    "held",
+    "materializing",
+    "never_materialized",
+    "not_deployed",
+    "out_of_date",
+    "rejected",
+    "retries",
+    "run_failed",
+    "skew",
+    "skipped",
+    "stale",
+    "stopped_by_checks",
+    "timed_out",
+    "waiting",
+    "warned",
+]
+"""Causes of a state, and observations about a version or a run."""
+RecommendationKind = Literal[
+    "check_never_fails",
+    "failing_checks",
+    "fix_upstream",
+    "retries",
+    "skew",
+    "small_files",
+    "unread",
+    "wide_window",
+]
+
+
 class RemediationHint(Struct, frozen=True, kw_only=True):
     action: str
     command: str | None = None
@@ -21,9 +56,9 @@ class RemediationHint(Struct, frozen=True, kw_only=True):
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """One link of a chain: what is the matter with a partition of an asset, or with a run."""
+    """One link of a chain: a problem of a partition of an asset, or of a run."""
 
-    kind: str
+    kind: CauseKind
     asset: str = ""
     partition: str = ""
     """As in the partition key."""
@@ -90,7 +125,7 @@ class LineageSummary(Struct, frozen=True, kw_only=True):
 
 class ActivityEvent(Struct, frozen=True, kw_only=True):
     at: datetime
-    kind: str
+    kind: Literal["attempt", "freshness"]
     text: str
     partition: str = ""
     run_id: str = ""
@@ -104,7 +139,7 @@ class Priority(StrEnum):
 
 class Recommendation(Struct, frozen=True, kw_only=True):
     priority: Priority
-    kind: str
+    kind: RecommendationKind
     asset: str
     action: str
     reason: str

@@ -45,7 +45,6 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Answers that are kept, rendered."""
     streams_per_caller: int = 10
     stream_age_s: float = 900.0
-    stream_queue: int = 1_000
     ping_s: float = 15.0
     drain_s: float = 20.0
     """So long requests under way may take after SIGTERM."""

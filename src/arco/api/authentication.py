@@ -1,7 +1,7 @@
 """Who sends a request: a bearer token, or the cookie of a session, becomes a `Caller`.
 
-A token is read from `Authorization: Bearer` alone, never from the URL. Each authenticator is asked
-in turn; who is known to none of them is unauthenticated, whatever he asks for.
+A token is read only from `Authorization: Bearer`, never from the URL. The authenticators are tried
+in order; a request that none of them accepts is unauthenticated.
 """
 
 from __future__ import annotations

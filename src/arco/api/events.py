@@ -111,8 +111,7 @@ def _text(payload: object, name: str) -> str:
 def seen_events(
     served: ServedWorkspace, events: Sequence[LogEvent], visible: Visible
 ) -> Iterator[LogEvent]:
-    """Those that a caller may hear of: what cannot be told to be of a namespace that he sees is
-    left out."""
+    """Events of visible namespaces. Events whose namespace is unknown are left out."""
     if visible.all:
         yield from events
         return

@@ -2,9 +2,9 @@
 
     GET  /auth/login      to the issuer, with a sealed cookie that knows the way back
     GET  /auth/callback   from the issuer: the session's cookie
-    GET  /auth/session    who is it, and what may he do
+    GET  /auth/session    the caller and its permissions
     POST /auth/logout     ends the session, on all servers
-    GET  /auth/cli        asks whether `servo` on this machine may act for who is logged in
+    GET  /auth/cli        asks whether `servo` on this machine may act for the user
     POST /auth/cli        yes: a code for a port of the browser's own machine
     POST /auth/token      the code, with the verifier of its challenge, for a session's token: once
 

@@ -358,7 +358,7 @@ def _beside() -> Mapping[str, Json]:
     return {
         "/healthz": _plain("healthz", "Whether the process answers.", {}, is_open=True),
         "/readyz": _plain("readyz", "Whether it can read its workspaces.", busy, is_open=True),
-        "/api/v1/me": _plain("me", "Who the caller is, and what he was granted.", refused),
+        "/api/v1/me": _plain("me", "The caller and its grants.", refused),
         "/api/v1/workspaces": _plain(
             "list_workspaces", "List the workspaces that the caller sees.", refused
         ),

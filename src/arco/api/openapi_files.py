@@ -73,8 +73,8 @@ def _object(parameters: list[Json], refused: Json) -> Json:
         "operationId": "get_stored_object",
         "summary": "Read an object of the store that readers of the workspace need.",
         "description": "Of what is not a generation, `runs.read` is needed too. Files of tables "
-        "are for those who have `metadata.read_all`; of others, who does not see the whole "
-        "workspace is given what he sees. `Range` with both ends is honoured.",
+        "need `metadata.read_all`; of other objects, callers with a role on some namespaces get "
+        "the visible part. `Range` with both ends is supported.",
         "tags": ["objects"],
         "x-permission": OBJECTS_PERMISSION.value,
         "parameters": parameters,

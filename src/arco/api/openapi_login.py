@@ -43,7 +43,7 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
     )
     who = _operation(
         "get_session",
-        "Tell who the caller is, and what he may do. Nobody is told where to log in.",
+        "The caller and its permissions; without a caller, where to log in.",
         answered(SessionBody),
     )
     end = _operation(
@@ -51,7 +51,7 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
     )
     ask = _operation(
         "ask_for_command_line",
-        "Ask whether a program on the browser's machine may act for who is logged in.",
+        "Ask whether a program on the browser's machine may act for the user.",
         {"200": {"description": "The question.", "content": _HTML}, **_redirect("To log in.")},
         [
             {

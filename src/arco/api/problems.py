@@ -109,13 +109,13 @@ _KEY = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.[a-z][a-z0-9_]*")
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Who reads a problem: what he sees, and what he sent himself."""
+    """The recipient of a problem: its visible namespaces, and the text of its request."""
 
     visible: Visible = NOTHING
     sent: str = ""
 
     def text(self, text: str) -> str:
-        """Without names of assets that he does not see, and has not sent himself."""
+        """The text without names of hidden assets, except those in the request."""
         if self.visible.all:
             return text
         return _KEY.sub(self._replaced, text)

@@ -1,8 +1,8 @@
 """SQL over a snapshot, in the process that runs it for the command line: bounded and read-only.
 
-Who sees the whole workspace may name every table but those of keys, roles and the audit log. Who
-does not sees of some tables the rows that are of namespaces that he sees, and of the others
-nothing; names of hidden assets in texts are replaced, as everywhere.
+A caller with access to the whole workspace can query every table except keys, roles and the audit
+log. Other callers see the rows of their visible namespaces, in the tables that have such rows;
+names of hidden assets in texts are replaced.
 """
 
 from __future__ import annotations

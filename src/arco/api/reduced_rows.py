@@ -1,7 +1,7 @@
-"""Rows without what a caller who sees them may not know.
+"""Visible rows without the parts that refer to hidden objects.
 
-A row of his may name what he does not see: a run has tasks of other namespaces, a contract has
-consumers, a text quotes an error. Such parts are left out, or replaced.
+A visible row can refer to hidden objects: a run has tasks of other namespaces, a contract has
+consumers, a text quotes an error. Such parts are removed or replaced.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _replaced(column: str, change: Callable[[Any, RowVisibility], Any]) -> Reduc
 
 
 def _only(sees: Callable[[RowVisibility, str], bool]) -> Callable[[Any, RowVisibility], Any]:
-    """Of a list, what the caller sees; of pairs, those of which he sees the second."""
+    """The visible items of a list; of pairs, those whose second item is visible."""
 
     def change(values: Any, seen: RowVisibility) -> Any:
         if values is None:
@@ -125,7 +125,7 @@ def _runs(rows: pa.Table, seen: RowVisibility) -> pa.Table:
 
 
 def _deployments(rows: pa.Table, seen: RowVisibility) -> pa.Table:
-    """Of a project with other namespaces: that it is deployed, with the assets that he sees."""
+    """For a project with hidden namespaces: only the deployment and its visible assets."""
     projects: Sequence[str] = rows.column("project").to_pylist()
     blank = {"artifact": "", "schedules": 0, "sensors": 0, "message": "", "rollback_of": ""}
     rows = _blanked(rows, blank, lambda place: seen.project(projects[place]))

@@ -1,9 +1,9 @@
 """`POST …/rows`: rows of one table at one generation, as the caller sees them.
 
-A program that reads a workspace through snapshots asks this for what it looks up, and is given the
-rows that the rules of the tables let through (`table_rules.py`), without what he may not know
-(`reduced_rows.py`). `servo` does, for callers who do not see the whole workspace. What it looks up
-by a key is looked up here: no answer has more rows than were asked for, or than a page has.
+`servo` uses it for callers with a role on some namespaces: snapshots on the client request the
+rows that they look up. The visibility rules of the tables (`table_rules.py`) select the rows, and
+hidden parts are removed (`reduced_rows.py`). Look-ups by key are executed here: a response has no
+more rows than were requested, or than a page has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which runs a caller sees: those with a task of an asset that he sees.
+"""Which runs are visible to a caller: those with a task of a visible asset.
 
 A run's tasks do not change once it is planned, so the namespaces of a run are read once.
 """

@@ -1,9 +1,9 @@
 """Answers requests: authenticates, admits, reads or writes, and renders. One for a process.
 
-The order is the same for every route of a workspace: who is it (401), does he see the workspace
-(404, as for one that is not there), may he do this anywhere in it (403), what exactly does he ask
-for (400), and only then the object, whose namespace he must see (404, as for one that is not
-there) and be allowed to change (403).
+The order is the same for every route of a workspace: authenticate the caller (401); check that the
+workspace is visible (404, as for a missing one); check the permission anywhere in it (403); parse
+the request (400); and only then the object: its namespace must be visible (404, as for a missing
+one) and the caller must have the permission there (403).
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ class ApiServer:
     async def still_sees(
         self, request: Request[Any, Any, Any], at: tuple[str, str], permission: Permission
     ) -> Visible:
-        """Where the sender of a request that goes on may do this now: nowhere, if his key or role
-        was revoked, or has ended, meanwhile."""
+        """The namespaces in which the sender of a long request has the permission now: none, if
+        its key or role was revoked or has expired."""
         headers = RequestHeaders(request.scope)
         token = bearer_token(headers, is_read=True, secure=self.settings.secure)
         try:

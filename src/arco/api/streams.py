@@ -135,10 +135,6 @@ class EventStreams:
                 task.cancel()
                 tail.events.clear()
 
-    @property
-    def open_streams(self) -> int:
-        return sum(tail.listeners for tail in self._tails.values())
-
     async def _follow(self, at: tuple[str, str], tail: Tail) -> None:
         while True:
             await asyncio.sleep(LOOK_S)

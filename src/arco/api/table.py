@@ -20,8 +20,10 @@ from arco.api.reads import (
     planned_reads,
     preview,
     record_reads,
+    run_graph,
     run_reads,
     security,
+    task_reads,
     version_reads,
 )
 from arco.api.routes import Route
@@ -57,6 +59,8 @@ READS: Final[tuple[Route[Any], ...]] = (
     *version_reads.ROUTES,
     *planned_reads.ROUTES,
     *record_reads.ROUTES,
+    *task_reads.ROUTES,
+    *run_graph.ROUTES,
 )
 WRITES: Final[tuple[Route[Any], ...]] = (
     *operation_writes.ROUTES,

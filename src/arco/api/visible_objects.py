@@ -35,7 +35,6 @@ from servo.contract.manifest import decode_manifest, encode_manifest
 
 PLANS: Final = "plans/"
 ARTIFACTS: Final = "artifacts/"
-SENSOR_LOGS: Final = f"{paths.LOGS}sensors/"
 _LISTED: Final = (paths.MANIFESTS, paths.LOGS, paths.LIVENESS, paths.QUEUE)
 _LOG: Final = re.compile(rf"{paths.LOGS}([^/]+)/([^/]+)/[^/]+\.log")
 _SENSOR_LOG: Final = re.compile(r"logs/sensors/([^/]+)/.+\.log")
@@ -72,7 +71,7 @@ class VisibleObjects:
         return self._maker(path) is not None
 
     def _maker(self, path: str) -> Callable[[bytes, str], bytes | None] | None:
-        """What makes the caller's form of an object from it; None if it is not for him."""
+        """The function that computes the visible part of an object; None if it is hidden."""
         if paths.root_generation(path) is not None:
             return _bare_root
         if path == paths.HINT or paths.floor_number(path) is not None:

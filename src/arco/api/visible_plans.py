@@ -53,9 +53,9 @@ def _input(planned: PlannedInput, tasks: dict[int, int]) -> PlannedInput:
 
 
 def visible_manifest(manifest: Manifest, seen: RowVisibility) -> Manifest | None:
-    """What is declared in namespaces that the caller sees; None if that is nothing.
+    """The declarations of visible namespaces; None if there are none.
 
-    Schedules, sensors and notifications are of the project: he has them if he sees all of it.
+    Schedules, sensors and notifications belong to the project: they are visible if all of it is.
     """
     if seen.everything:
         return manifest

@@ -77,7 +77,7 @@ def worker_id(name: str, caller: Caller) -> str:
 async def admitted(
     server: ApiServer, request: Request[Any, Any, Any], operation: str, route: str
 ) -> tuple[ServedWorkspace, Caller]:
-    """The workspace and the caller, if he may work there."""
+    """The workspace and the caller. Raises unless the caller has the permission for workers."""
     exchange = exchange_of(request.scope)
     exchange.route, exchange.operation = route, operation
     exchange.permission = PERMISSION.value
@@ -93,7 +93,7 @@ async def admitted(
 
 
 async def worker_settings(call: WorkerCall, body: None) -> WorkSettings:
-    """Tell a worker what it needs to know before it begins."""
+    """Return the settings that a worker needs to start."""
     runtime, served = call.served.workspace.runtime, call.served
 
     def read(work: RemoteWork) -> WorkSettings:

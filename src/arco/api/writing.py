@@ -1,4 +1,4 @@
-"""What a write is given: the caller, the commands in his name, and what he may change."""
+"""The context of a write: the caller, the commands in its name, and its permissions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class Writing:
     """The version of the row that the client has seen."""
 
     def allow(self, namespace: str) -> None:
-        """Raise unless the caller may do this in a namespace; NotFound if he does not see it."""
+        """Raise Denied without the permission in a namespace; NotFound if the namespace is
+        hidden."""
         require_namespace(self.visible, namespace)
         if not self.caller.may(self.permission, namespace):
             raise Denied(

@@ -115,8 +115,6 @@ def answer_of(event: SensorEvaluated) -> SensorAnswer:
     return event.answer
 
 
-SensorCommand = SensorPaused | SensorResumed | SensorReset | SensorMessagePushed
-
 COMMANDS: tuple[type[AutomationCommand], ...] = (
     SensorPaused,
     SensorResumed,

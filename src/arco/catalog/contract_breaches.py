@@ -16,6 +16,7 @@ from arco.catalog.contract_events import ContractEvaluated
 from arco.catalog.contract_tables import (
     CONTRACT_BREACHES,
     CONTRACTS,
+    BreachOutcome,
     ContractBreachRow,
     ContractRow,
     ContractState,
@@ -26,7 +27,6 @@ from arco.state.fold import Change, Emit, Fact, Put, Rows
 from servo.contract.manifest import FreshnessSpec
 
 MAX_MESSAGE: Final = 1_000
-Outcome = Literal["kept", "approved", "rejected", "fresh", "replaced", "version", "removed"]
 
 replace = msgspec.structs.replace
 
@@ -102,7 +102,7 @@ def decide(rows: Rows, fact: Fact, e: HeldSchemaDecided) -> Iterator[Change]:
     row = rows.get(CONTRACTS, e.asset_id)
     breach = None if row is None else rows.get(CONTRACT_BREACHES, e.asset_id, e.materialization_id)
     if row is not None and breach is not None and breach.ended_at is None:
-        outcome: Outcome = "approved" if e.approved else "rejected"
+        outcome: BreachOutcome = "approved" if e.approved else "rejected"
         yield from _end(fact, row, [breach], outcome, e.reason)
 
 
@@ -150,7 +150,7 @@ def _end(
     fact: Fact,
     row: ContractRow,
     ended: list[ContractBreachRow],
-    outcome: Outcome,
+    outcome: BreachOutcome,
     reason: str,
     run_id: str = "",
 ) -> Iterator[Change]:
@@ -167,7 +167,7 @@ def _end(
 
 
 def end_all(
-    rows: Rows, fact: Fact, row: ContractRow, outcome: Outcome, reason: str
+    rows: Rows, fact: Fact, row: ContractRow, outcome: BreachOutcome, reason: str
 ) -> Iterator[Change]:
     """Whoever calls this has another row of the contract to put."""
     ended = _open(rows, row)
@@ -178,7 +178,7 @@ def end_all(
 
 
 def _ended(
-    fact: Fact, breach: ContractBreachRow, outcome: Outcome, reason: str
+    fact: Fact, breach: ContractBreachRow, outcome: BreachOutcome, reason: str
 ) -> ContractBreachRow:
     return replace(
         breach,

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from arco.catalog.contract_changes import ContractChange
+from arco.catalog.contract_events import BreachKind
 from arco.state.table import History, Row, Table
 from servo.contract.manifest import ContractStatement
 
@@ -83,6 +84,12 @@ class ContractVersionRow(Row, frozen=True):
         return _changes.decode(self.changes)
 
 
+BreachOutcome = Literal[
+    "", "kept", "approved", "rejected", "fresh", "replaced", "version", "removed"
+]
+"""Empty while the breach is open."""
+
+
 class ContractBreachRow(Row, frozen=True):
     """An output that is not what the contract promises, or data that is not fresh in time."""
 
@@ -90,7 +97,7 @@ class ContractBreachRow(Row, frozen=True):
     breach_id: str
     """The output's materialization id; of stale data, `stale-` and a position."""
     version: str
-    kind: str
+    kind: BreachKind
     partition_key: str
     run_id: str
     message: str
@@ -103,8 +110,7 @@ class ContractBreachRow(Row, frozen=True):
     ended_at: datetime | None
     """When a good output came, or somebody decided."""
     ended_by: str
-    outcome: str
-    """`kept`, `approved`, `rejected`, `fresh`, `replaced`, `version`, `removed`."""
+    outcome: BreachOutcome
     reason: str
 
 

@@ -48,7 +48,7 @@ class GovernanceCommands:
         expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
-        """Set and withdraw what people say of a namespace, an asset or a column.
+        """Set and withdraw values of a namespace, an asset or a column, as a person.
 
         What is not named stays, and what code says stays: a value that is withdrawn gives way
         to that of code. Raises Refused if the subject's row has another version than expected,

@@ -60,7 +60,6 @@ class DbtNode(Struct, frozen=True):
     alias: str | None = None
     identifier: str | None = None
     """Of a source: its table, where that is not its name."""
-    relation_name: str | None = None
     description: str | None = None
     columns: dict[str, DbtColumn] = {}
     tags: list[str] | str = []

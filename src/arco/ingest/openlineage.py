@@ -22,6 +22,7 @@ from arco.errors import Invalid
 from arco.ingest.events import OutputReported, ReportedColumnEdge, ReportState
 from arco.times import utc
 from servo.contract.keys import AssetKey, check_name
+from servo.contract.manifest import Severity
 from servo.contract.task import CheckResult, Influence
 
 MAX_DATASETS: Final = 200
@@ -45,6 +46,13 @@ _KINDS: Final[Mapping[str, Influence]] = {
     "SORT": "sort",
     "WINDOW": "window",
     "CONDITIONAL": "conditional",
+}
+_SEVERITIES: Final[Mapping[str, Severity]] = {
+    "info": "info",
+    "warn": "warning",
+    "warning": "warning",
+    "error": "error",
+    "critical": "critical",
 }
 _INVALID: Final = re.compile(r"[^a-z0-9_]+")
 
@@ -259,7 +267,7 @@ def _checks(facets: Mapping[str, Any]) -> Iterator[CheckResult]:
             yield CheckResult(
                 name=f"{name}({column})" if column else name,
                 passed=passed,
-                severity=_text(each.get("severity")) or "error",
+                severity=_SEVERITIES.get(_text(each.get("severity")), "error"),
                 kind="reported",
                 columns=(column,) if column else (),
                 status="passed" if passed else "failed",

@@ -59,31 +59,6 @@ class LineageNames(Protocol):
         """When the newest of some versions of an asset was made; None if nobody knows."""
 
 
-class NamesAsIds:
-    """Where there is no catalog: names are ids."""
-
-    def id(self, key: str) -> str:
-        return key
-
-    def key(self, id: str) -> str:
-        return id
-
-    def former_keys(self, id: str) -> Sequence[str]:
-        return ()
-
-    def has_renames(self, id: str) -> bool:
-        return False
-
-    def column(self, id: str, name: str, at: datetime | None) -> str:
-        return name
-
-    def column_names(self, id: str, name: str) -> Sequence[str]:
-        return (name,)
-
-    def made_at(self, id: str, versions: Sequence[str]) -> datetime | None:
-        return None
-
-
 class Node(NamedTuple):
     asset: str
     column: str = ""

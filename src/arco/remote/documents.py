@@ -24,7 +24,7 @@ class AcceptedBreakRowJson(TypedDict):
 
 class ActivityEventJson(TypedDict):
     at: str
-    kind: str
+    kind: Literal["attempt", "freshness"]
     text: str
     partition: NotRequired[str]
     run_id: NotRequired[str]
@@ -244,7 +244,7 @@ class AuditRowJson(TypedDict):
     event_id: str
     action: str
     command: str
-    outcome: str
+    outcome: Literal["", "applied", "denied", "failed", "refused"]
     code: str
     actor: str
     actor_kind: str
@@ -725,7 +725,7 @@ class ContractBreachRowJson(TypedDict):
     asset_id: str
     breach_id: str
     version: str
-    kind: str
+    kind: Literal["checks", "freshness", "schema"]
     partition: str
     run_id: str
     message: str
@@ -736,7 +736,7 @@ class ContractBreachRowJson(TypedDict):
     breached_at: str
     ended_at: str | None
     ended_by: str
-    outcome: str
+    outcome: Literal["", "approved", "fresh", "kept", "rejected", "removed", "replaced", "version"]
     reason: str
 
 
@@ -2246,6 +2246,24 @@ class RunExplanationBodyJson(TypedDict):
     generation: NotRequired[int]
 
 
+class RunGraphBodyJson(TypedDict):
+    by: Literal["asset", "task"]
+    nodes: list[RunGraphNodeJson]
+    edges: list[list[Any]]
+    node_count: int
+    truncated: bool
+    generation: NotRequired[int]
+
+
+class RunGraphNodeJson(TypedDict):
+    asset: str
+    partition: str
+    task_id: str
+    state: TaskStateJson
+    tasks: int
+    finished: int
+
+
 class RunLineageBodyJson(TypedDict):
     run_id: str
     events: list[dict[str, Any]]
@@ -2692,6 +2710,37 @@ class TableFileJson(TypedDict):
     buckets: list[Any]
     row_versions: list[Any]
     days: NotRequired[list[Any] | None]
+
+
+class TaskInputBodyJson(TypedDict):
+    asset: str
+    parameter: str
+    version_count: int
+    versions: list[TaskInputVersionJson]
+
+
+class TaskInputVersionJson(TypedDict):
+    partition: str
+    materialization_id: str
+    task_id: str
+
+
+class TaskPlanBodyJson(TypedDict):
+    task_id: str
+    asset: str
+    partition: str
+    action: Literal["reuse", "run"]
+    reason: str
+    stage: int
+    kind: Literal["python", "sql"]
+    code: str
+    place: str
+    sql: str
+    sql_problem: str
+    config: dict[str, str]
+    inputs: list[TaskInputBodyJson]
+    hidden_inputs: int
+    generation: NotRequired[int]
 
 
 class TaskRowJson(TypedDict):

@@ -143,7 +143,7 @@ class Operations(ABC):
         page_size: int = 100,
         state: Sequence[doc.NotificationStateJson] | None = None,
     ) -> Iterator[doc.NotificationRowJson]:
-        """List notifications and what became of them, the newest first."""
+        """List notifications and their delivery state, newest first."""
         answer: Iterator[doc.NotificationRowJson] = self._pages(
             "/notifications",
             {
@@ -279,7 +279,7 @@ class Operations(ABC):
         idempotency_key: str = "",
         if_match: str = "",
     ) -> doc.ChangedBodyJson:
-        """Change what people say of a namespace."""
+        """Change the values of a namespace set by people."""
         answer: doc.ChangedBodyJson = self._write(
             "PATCH", f"/namespaces/{_quoted(namespace)}", {}, body, idempotency_key, if_match
         )
@@ -344,7 +344,7 @@ class Operations(ABC):
         idempotency_key: str = "",
         if_match: str = "",
     ) -> doc.ChangedBodyJson:
-        """Change what people say of an asset."""
+        """Change the values of an asset set by people."""
         answer: doc.ChangedBodyJson = self._write(
             "PATCH", f"/assets/{_quoted(asset)}", {}, body, idempotency_key, if_match
         )
@@ -365,7 +365,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.GovernanceBodyJson:
-        """Show what code and people say of an asset, who said it, and what is in effect."""
+        """Show the values of an asset by source, who set them, and which are in effect."""
         answer: doc.GovernanceBodyJson = self._read(
             f"/assets/{_quoted(asset)}/governance",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -405,7 +405,7 @@ class Operations(ABC):
     def update_column(
         self, asset: str, body: doc.ColumnUpdateBodyJson, *, idempotency_key: str = ""
     ) -> doc.ChangedBodyJson:
-        """Change what people say of a column: also whether it is personal, whatever code says."""
+        """Change the values of a column set by people, including its classification."""
         answer: doc.ChangedBodyJson = self._write(
             "PATCH", f"/assets/{_quoted(asset)}/columns", {}, body, idempotency_key
         )
@@ -1081,8 +1081,7 @@ class Operations(ABC):
         page_size: int = 100,
         reused: bool | None = None,
     ) -> Iterator[doc.OutputBodyJson]:
-        """List the versions that a run wrote, with what became of them, in the order of the
-        plan."""
+        """List the versions that a run wrote, with their status, in the order of the plan."""
         answer: Iterator[doc.OutputBodyJson] = self._pages(
             f"/runs/{_quoted(run_id)}/outputs",
             {
@@ -1146,7 +1145,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.RequestBodyJson:
-        """Show a request by its key: who asked for what, and what became of it."""
+        """Show a request by its key: its author, its selection and its outcome."""
         answer: doc.RequestBodyJson = self._read(
             "/requests/by-key",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "key": key},
@@ -1201,7 +1200,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         page_size: int = 100,
     ) -> Iterator[doc.TickBodyJson]:
-        """List the ticks of a schedule and what became of them, the newest first."""
+        """List the ticks of a schedule and their outcomes, newest first."""
         answer: Iterator[doc.TickBodyJson] = self._pages(
             f"/schedules/{_quoted(project)}/{_quoted(name)}/ticks",
             {
@@ -1324,7 +1323,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         page_size: int = 100,
     ) -> Iterator[doc.BackfillRunRowJson]:
-        """List the chunks of a backfill that were asked for, each with its newest run."""
+        """List the requested chunks of a backfill, each with its newest run."""
         answer: Iterator[doc.BackfillRunRowJson] = self._pages(
             f"/backfills/{_quoted(backfill_id)}/chunks",
             {
@@ -1388,7 +1387,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.CommandBodyJson:
-        """Show what became of a command of the caller, by its idempotency key."""
+        """Show the outcome of a command of the caller, by its idempotency key."""
         answer: doc.CommandBodyJson = self._read(
             f"/commands/{_quoted(key)}",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -1431,7 +1430,7 @@ class Operations(ABC):
         page_size: int = 100,
         subject: str | None = None,
     ) -> Iterator[doc.RoleBindingRowJson]:
-        """List who has which role where."""
+        """List role bindings."""
         answer: Iterator[doc.RoleBindingRowJson] = self._pages(
             "/roles",
             {
@@ -1575,7 +1574,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         page_size: int = 100,
     ) -> Iterator[doc.ContractVersionBodyJson]:
-        """List what became of a contract: its versions and accepted breaks, the newest first."""
+        """List the history of a contract: versions and accepted breaks, newest first."""
         answer: Iterator[doc.ContractVersionBodyJson] = self._pages(
             f"/assets/{_quoted(asset)}/contract/versions",
             {
@@ -1797,7 +1796,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.GovernanceBodyJson:
-        """Show what code and people say of a namespace, an asset or a column."""
+        """Show the values of a namespace, an asset or a column, by source."""
         answer: doc.GovernanceBodyJson = self._read(
             "/governance",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "subject": subject},
@@ -1807,7 +1806,7 @@ class Operations(ABC):
     def govern(
         self, body: doc.GovernBodyJson, *, idempotency_key: str = "", if_match: str = ""
     ) -> doc.GovernedBodyJson:
-        """Set and withdraw what people say of a namespace, an asset or a column."""
+        """Set and withdraw values of a namespace, an asset or a column, as a person."""
         answer: doc.GovernedBodyJson = self._write(
             "POST", "/governance", {}, body, idempotency_key, if_match
         )
@@ -2057,7 +2056,7 @@ class Operations(ABC):
         page_size: int = 100,
         asset: str | None = None,
     ) -> Iterator[doc.RecommendationBodyJson]:
-        """List what to improve, from what is recorded, the most important first."""
+        """List recommended improvements, most important first."""
         answer: Iterator[doc.RecommendationBodyJson] = self._pages(
             "/recommendations",
             {
@@ -2070,10 +2069,43 @@ class Operations(ABC):
         )
         return answer
 
+    def get_task_plan(
+        self,
+        run_id: str,
+        task_id: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+    ) -> doc.TaskPlanBodyJson:
+        """Show what was planned for a task: why, its code, its SQL, its configuration, its
+        inputs."""
+        answer: doc.TaskPlanBodyJson = self._read(
+            f"/runs/{_quoted(run_id)}/tasks/{_quoted(task_id)}/plan",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
+        )
+        return answer
+
+    def get_run_graph(
+        self,
+        run_id: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        by: Literal["asset", "task"] | None = None,
+    ) -> doc.RunGraphBodyJson:
+        """Show the tasks of a run as a graph, by asset or by task."""
+        answer: doc.RunGraphBodyJson = self._read(
+            f"/runs/{_quoted(run_id)}/graph",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "by": by},
+        )
+        return answer
+
     def validate_deployment(
         self, body: doc.ValidateBodyJson, *, idempotency_key: str = ""
     ) -> doc.DeployedBodyJson:
-        """Check a manifest, and show what its deployment would change. Changes nothing."""
+        """Check a manifest, and show the changes of its deployment. Changes nothing."""
         answer: doc.DeployedBodyJson = self._write(
             "POST", "/deployments/validate", {}, body, idempotency_key
         )
@@ -2158,7 +2190,7 @@ class Operations(ABC):
     def cancel_run(
         self, run_id: str, body: doc.CancelBodyJson, *, idempotency_key: str = ""
     ) -> doc.RunStateBodyJson:
-        """Cancel a run: waiting tasks do not start, running ones are told to stop."""
+        """Cancel a run: waiting tasks do not start, running tasks are stopped."""
         answer: doc.RunStateBodyJson = self._write(
             "POST", f"/runs/{_quoted(run_id)}/cancel", {}, body, idempotency_key
         )
@@ -2294,7 +2326,7 @@ class Operations(ABC):
     def pause_backfill(
         self, backfill_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
     ) -> doc.BackfillBodyJson:
-        """Pause a backfill: no other chunk is asked for until it is resumed."""
+        """Pause a backfill: no further chunk is requested until it is resumed."""
         answer: doc.BackfillBodyJson = self._write(
             "POST", f"/backfills/{_quoted(backfill_id)}/pause", {}, body, idempotency_key
         )
@@ -2312,7 +2344,7 @@ class Operations(ABC):
     def cancel_backfill(
         self, backfill_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
     ) -> doc.BackfillBodyJson:
-        """Cancel a backfill: no other chunk is asked for, and its runs are cancelled."""
+        """Cancel a backfill: no further chunk is requested, and its runs are cancelled."""
         answer: doc.BackfillBodyJson = self._write(
             "POST", f"/backfills/{_quoted(backfill_id)}/cancel", {}, body, idempotency_key
         )
@@ -2458,7 +2490,7 @@ class Operations(ABC):
         return answer
 
     def get_session(self) -> doc.SessionBodyJson:
-        """Tell who the caller is, and what he may do. Nobody is told where to log in."""
+        """The caller and its permissions; without a caller, where to log in."""
         answer: doc.SessionBodyJson = self._read("/auth/session", {})
         return answer
 

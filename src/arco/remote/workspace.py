@@ -1,8 +1,8 @@
 """A workspace that is reached through the API: `ARCO_API` and `ARCO_TOKEN`, and no credentials of
 the store.
 
-Readers are the same, over the objects that the API hands out; commands are carried out by it. Who
-does not see the whole workspace is not given files of tables: his snapshots ask for rows.
+The same readers work on objects that the API returns, and the server executes commands. For callers
+with a role on some namespaces, snapshots request rows instead of table files.
 """
 
 from __future__ import annotations

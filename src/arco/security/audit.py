@@ -28,7 +28,7 @@ import msgspec
 from arco.log.envelope import Origin, Payload
 from arco.security.actions import Resource, described
 from arco.security.events import AccessDenied, SecretRead
-from arco.security.tables import AuditRow
+from arco.security.tables import AuditOutcome, AuditRow
 
 GENESIS: Final = ""
 """What is before the first record."""
@@ -61,7 +61,8 @@ def record(
     prev_hash: str,
 ) -> AuditRow:
     """The record of a command that nothing has been decided about yet, or of a fact."""
-    outcome = code = ""
+    code = ""
+    outcome: AuditOutcome = ""
     match payload:
         case AccessDenied():
             action, outcome, code = "AccessDenied", "denied", payload.code
@@ -106,7 +107,7 @@ def record(
     )
 
 
-def _read(secret: SecretRead) -> str:
+def _read(secret: SecretRead) -> AuditOutcome:
     return "failed" if secret.code else "applied"
 
 

@@ -5,8 +5,8 @@
    request; each record has its event.
 3. The head is the last record, and a head that was noted outside is in the chain.
 
-Segments are read with their digests. Who can write to the store can replace all of it, digests
-and chain included; what he cannot do is make the chain end in a hash that somebody noted before.
+Segments are read with their digests. Somebody with write access to the store can replace all of
+it, including digests and chain, but cannot make the chain end in a hash that was noted before.
 """
 
 from __future__ import annotations

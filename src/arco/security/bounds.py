@@ -1,4 +1,4 @@
-"""Nobody gives more than he has."""
+"""Callers cannot grant permissions that they do not have."""
 
 from __future__ import annotations
 

@@ -108,10 +108,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             for grant in self._giving(permission)
         )
 
-    def may_somewhere(self, permission: Permission) -> bool:
-        """Whether there is a namespace of the workspace in which the caller may do this."""
-        return bool(self._giving(permission))
-
     def where(self, permission: Permission) -> Visible:
         """The namespaces of the workspace in which the caller may do this."""
         return _namespaces(self._giving(permission))
@@ -152,7 +148,7 @@ def _namespaces(grants: Iterable[Grant]) -> Visible:
 
 
 def local_caller(name: str, tenant: str, workspace: str) -> Caller:
-    """Who holds the credentials of the bucket may do everything; the log names him."""
+    """The user of the store's credentials, with all permissions; the log has the name."""
     owner = Grant(Role.OWNER, Scope(tenant, workspace))
     return Caller(
         kind="local", id=name, name=name, grants=(owner,), tenant=tenant, workspace=workspace

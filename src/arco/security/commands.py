@@ -1,4 +1,5 @@
-"""Creating and revoking API keys, granting and revoking roles. A caller gives what he has."""
+"""Creating and revoking API keys, granting and revoking roles. Callers can only
+grant permissions that they have."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ class SecurityCommands:
         return self._execute(command, f"end-session:{session_id}")
 
     def _check_present_role(self, subject: str, namespace: str) -> None:
-        """Nobody takes away a role that he could not give."""
+        """Callers cannot revoke a role that they could not grant."""
         row = SecurityReader(self._core.snapshot()).binding(subject, namespace)
         if row is not None:
             check_gift(self._caller, Permission.ROLES_MANAGE, row.role, [namespace])

@@ -127,11 +127,6 @@ def permissions_of(role: Role, namespace: str = "") -> frozenset[Permission]:
     return PERMISSIONS[role] - OF_WORKSPACES if namespace else PERMISSIONS[role]
 
 
-def lowest_role(permission: Permission) -> Role:
-    """The least role that has a permission."""
-    return next(role for role in Role if permission in PERMISSIONS[role])
-
-
 def rank(role: Role) -> int:
     """A role's place from the least to the most."""
     return tuple(Role).index(role)

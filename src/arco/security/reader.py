@@ -37,7 +37,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """What a record must have; an empty value is no condition."""
 
     actor: str = ""
-    """The actor, his id or his email address."""
+    """The name, id or email address of the actor."""
     action: str = ""
     outcome: str = ""
     resource: str = ""
@@ -89,7 +89,7 @@ class SecurityReader:
         return Directory.read(self.snapshot, before)
 
     def api_keys(self, visible: Visible = EVERYTHING) -> list[ApiKeyRow]:
-        """The newest first. Who does not see all namespaces sees the keys of those he sees."""
+        """Newest first; only keys of visible namespaces."""
         rows = [
             row
             for row in self.snapshot.all(API_KEYS)
@@ -139,9 +139,9 @@ class SecurityReader:
     ) -> list[AuditRow]:
         """Records that a filter lets through, the newest first.
 
-        `before`: only those before the record at this position; the next page begins there. Who
-        does not see all namespaces sees the records of those he sees. Files of days before
-        `since` are not opened, nor those of earlier days once there are enough records.
+        `before`: only those before the record at this position; the next page begins there. Only
+        records of visible namespaces are returned. Files of days before `since` are not opened,
+        nor those of earlier days once there are enough records.
         """
         chosen: list[AuditRow] = []
         since = None if conditions is None else conditions.since

@@ -1,4 +1,4 @@
-"""Tokens that `servo auth login` keeps for a user: a file that only he can read, by the API's URL.
+"""Tokens that `servo auth login` keeps for a user: a private file, by the URL of the API.
 
 ~/.config/servo/tokens.json     {"https://arco.example.com": {"token": …, "ends_at": …}}
 """

@@ -62,6 +62,10 @@ class EndedSessionRow(Row, frozen=True):
     ends_at: datetime
 
 
+AuditOutcome = Literal["", "applied", "refused", "denied", "failed"]
+"""Empty if the fold failed on the command. Of a read of a secret: applied or failed."""
+
+
 class AuditRow(Row, frozen=True):
     """One command, one refusal or one read of a secret.
 
@@ -76,9 +80,7 @@ class AuditRow(Row, frozen=True):
     action: str
     command: str
     """The type of the event."""
-    outcome: str
-    """applied, refused or denied; empty if the fold failed on the command. Of a read of a secret:
-    applied or failed."""
+    outcome: AuditOutcome
     code: str
     actor: str
     actor_kind: str

@@ -140,22 +140,19 @@ def _use(session: Any, folder: str) -> None:
     import pandas as pd
     from pyspark.sql import functions as F
 
-    for number, adaptive in enumerate(("true", "false")):
-        session.conf.set("spark.sql.adaptive.enabled", adaptive)
-        session.conf.set("spark.sql.codegen.wholeStage", adaptive)
-        frame = session.range(1000).withColumn("day", F.current_date())
-        frame = frame.withColumn("name", F.concat(F.lit("n"), F.col("id") % 7))
-        frame.write.parquet(f"{folder}/a{number}")
-        read = session.read.schema(frame.schema).parquet(f"{folder}/a{number}")
-        read.createOrReplaceTempView("a")
-        session.sql(
-            "WITH b AS (SELECT name, count(*) AS n, max(day) AS day FROM a GROUP BY name) "
-            "SELECT a.*, n, row_number() OVER (PARTITION BY a.name ORDER BY id) AS r "
-            "FROM a JOIN b USING (name) WHERE id > 10 ORDER BY id"
-        ).write.parquet(f"{folder}/b{number}")
-        read.groupBy("name").agg(F.countDistinct("id"), F.sum("id")).toArrow()
-        session.createDataFrame(pd.DataFrame({"x": [1, 2]})).toPandas()
-        read.select(F.udf(lambda value: value + 1, "long")("id")).collect()
+    frame = session.range(1000).withColumn("day", F.current_date())
+    frame = frame.withColumn("name", F.concat(F.lit("n"), F.col("id") % 7))
+    frame.write.parquet(f"{folder}/a")
+    read = session.read.schema(frame.schema).parquet(f"{folder}/a")
+    read.createOrReplaceTempView("a")
+    session.sql(
+        "WITH b AS (SELECT name, count(*) AS n, max(day) AS day FROM a GROUP BY name) "
+        "SELECT a.*, n, row_number() OVER (PARTITION BY a.name ORDER BY id) AS r "
+        "FROM a JOIN b USING (name) WHERE id > 10 ORDER BY id"
+    ).write.parquet(f"{folder}/b")
+    read.groupBy("name").agg(F.countDistinct("id"), F.sum("id")).toArrow()
+    session.createDataFrame(pd.DataFrame({"x": [1, 2]})).toPandas()
+    read.select(F.udf(lambda value: value + 1, "long")("id")).collect()
 
 
 if __name__ == "__main__":

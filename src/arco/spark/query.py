@@ -28,7 +28,6 @@ from servo.contract.template import Call, Rendered, calls, render
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FUNCTIONS: Final = ("ref", "partition", "config")
 _KNOWN: Final = 'use {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
 QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
 _WITHIN: Final = "SELECT * FROM (\n"

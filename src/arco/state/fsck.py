@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -60,9 +60,12 @@ C = TypeVar("C", FileRef, ChangesRef)
 F = TypeVar("F", FileRef, SegmentRef, ChangesRef)
 
 
+FindingSeverity = Literal["error", "warning", "info"]
+
+
 class FsckFinding(msgspec.Struct, frozen=True):
-    severity: str
-    """error: something is wrong. warning: somebody should look. info: for the record."""
+    severity: FindingSeverity
+    """error: an object is missing, damaged or inconsistent. warning: needs attention."""
     code: str
     path: str
     message: str
@@ -134,7 +137,7 @@ class Checker:
     def _error(self, code: str, path: str, message: str) -> None:
         self._findings.append(FsckFinding("error", code, path, message))
 
-    def _note(self, severity: str, code: str, path: str, message: str) -> None:
+    def _note(self, severity: FindingSeverity, code: str, path: str, message: str) -> None:
         self._findings.append(FsckFinding(severity, code, path, message))
 
     # Generations

@@ -1,8 +1,7 @@
 """Table files: Parquet with a reference that verifies every byte that is read.
 
-A small file is fetched whole and checked against its SHA-256. Of a larger one
-only the footer (checked against a SHA-256 of its own) and the row groups that a
-question needs are fetched; their pages carry checksums, which are verified too.
+A small file is fetched completely and verified by its SHA-256. Of a larger file only the footer
+(verified by its own SHA-256) and the needed row groups are fetched and verified by page checksums.
 """
 
 from __future__ import annotations

@@ -150,6 +150,7 @@ class Table(Generic[R]):
             group_rows=self.group_rows,
         )
         view.is_view = True
+        view._manifest = self._manifest  # the files are those of all columns
         return view
 
     def __str__(self) -> str:

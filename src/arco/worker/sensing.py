@@ -28,9 +28,6 @@ from servo.contract.task import TaskResult
 from servo.errors import Invalid
 from servo.sensor import RunRequest, SensorContext, SensorResult
 
-OWN_CURSOR = ("files", "asset")
-"""These kinds of sensors keep a cursor of their own."""
-
 
 class SensorAttempt:
     """Runs once, in the main thread."""

@@ -290,7 +290,7 @@ def test_progress_counts_stages_and_tasks(host: SparkHost) -> None:
         frame.groupBy("x").count().collect()
         done.set()
         waiting()
-        assert task.progress() is None
+        until(lambda: task.progress() is None)  # Spark says later that the job has ended
     assert {(found.total, found.stages) for found in seen} == {(9, 2)}
     assert [found.percent for found in seen] == sorted(found.percent for found in seen)
     first = {f"stage 1 of 2, {n} of 9 tasks" for n in range(7)}

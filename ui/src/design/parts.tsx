@@ -18,10 +18,11 @@ export function Page({ title, lead, actions, full, children }: { title: ReactNod
   );
 }
 
-export function Panel({ title, count, actions, fill, children }: { title?: ReactNode; count?: ReactNode; actions?: ReactNode; fill?: boolean; children: ReactNode }) {
+/** `fill` takes the height that is left; `share` says how much of it beside other such panels. */
+export function Panel({ title, count, actions, fill, share, children }: { title?: ReactNode; count?: ReactNode; actions?: ReactNode; fill?: boolean; share?: number; children: ReactNode }) {
   const id = useId();
   return (
-    <section className={fill ? "panel fill" : "panel"} aria-labelledby={title ? id : undefined}>
+    <section className={fill ? "panel fill" : "panel"} style={share === undefined ? undefined : { flexGrow: share }} aria-labelledby={title ? id : undefined}>
       {title ? (
         <header>
           <h2 id={id}>

@@ -1,4 +1,5 @@
 /** Columns with their classes, where each comes from, and how the schema changed. */
+import { Waypoints } from "lucide-react";
 import { useList, useRead } from "../api/hooks";
 import { Empty, Loaded, Panel, Skeleton } from "../design/parts";
 import { State } from "../design/states";
@@ -56,6 +57,10 @@ function ColumnLineage({ asset, column }: { asset: string; column: string }) {
   const up = useRead("/assets/{asset}/upstream", { path: { asset }, query: { column, depth: 10 } });
   const down = useRead("/assets/{asset}/impact", { path: { asset }, query: { column } });
   return (
+    <>
+    <div className="toolbar">
+      <PageLink to="/lineage" search={{ asset, column }} className="button"><Waypoints size={14} aria-hidden /> Path of <Name mono>{column}</Name></PageLink>
+    </div>
     <div className="columns">
       <Panel title={<>Where <Name mono>{column}</Name> comes from</>}>
         <Loaded result={up}>
@@ -89,6 +94,7 @@ function ColumnLineage({ asset, column }: { asset: string; column: string }) {
         </Loaded>
       </Panel>
     </div>
+    </>
   );
 }
 

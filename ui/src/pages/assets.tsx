@@ -9,7 +9,7 @@ import type { Item } from "../api/types";
 import { Grid, type GridColumn } from "../design/grid";
 import { Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
 import { State, stateText } from "../design/states";
-import { ago, count, duration, exact, Name, Time } from "../design/values";
+import { ago, count, duration, exact, Name, plural, Time } from "../design/values";
 import { AssetLink, PageLink, useGo, useSetSearch } from "../layout/link";
 import { useTyped } from "../layout/typed";
 import type { ColumnTable } from "../query/columns";
@@ -73,7 +73,7 @@ function AllAssets() {
           onChange={(state) => set({ state: state || undefined })}
         />
         <span className="spring" />
-        <span className="muted num" role="status">{isPending ? "" : `${count(shown)} assets`}</span>
+        <span className="muted num" role="status">{isPending ? "" : plural(shown, "asset")}</span>
       </div>
       {lines.error && !matching ? <ProblemNote error={lines.error} /> : null}
       <Panel fill>

@@ -45,22 +45,24 @@ function More({ asset, text, title, onOpen }: { asset: string; text: string; tit
 
 const TYPES = { asset: AssetNode };
 
-function usePlaces(nodes: GraphNode[], edges: [string, string][]): LayoutAnswer | null {
+/** Places of nodes, worked out beside the page; null until they are there. */
+export function usePlaces(nodes: string[], edges: [string, string][], width: number, heights: number[]): LayoutAnswer | null {
   const [places, setPlaces] = useState<LayoutAnswer | null>(null);
-  const key = JSON.stringify([nodes.map((node) => node.asset), edges]);
+  const key = JSON.stringify([nodes, edges, heights]);
   useEffect(() => {
     const worker = new Worker(new URL("./lineage-layout.worker.ts", import.meta.url), { type: "module" });
     worker.onmessage = (message: MessageEvent<LayoutAnswer>) => setPlaces(message.data);
-    worker.postMessage({ nodes: nodes.map((node) => node.asset), edges, width: WIDTH, height: HEIGHT } satisfies LayoutRequest);
+    worker.postMessage({ nodes, edges, width, heights } satisfies LayoutRequest);
     return () => worker.terminate();
-    // eslint-disable-next-line react-hooks/exhaustive-deps -- `key` is the content of both
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- `key` is the content of all
   }, [key]);
   return places;
 }
 
 export function LineageGraph({ nodes, edges, onOpen, onCenter }: { nodes: GraphNode[]; edges: [string, string][]; onOpen: (asset: string) => void; onCenter: (asset: string) => void }) {
   const theme = useTheme();
-  const places = usePlaces(nodes.length > MOST_NODES ? [] : nodes, edges);
+  const placed = nodes.length > MOST_NODES ? [] : nodes;
+  const places = usePlaces(placed.map((node) => node.asset), edges, WIDTH, placed.map(() => HEIGHT));
   if (nodes.length > MOST_NODES) return <Empty title={`${nodes.length} assets are too many for a picture`}>Open fewer of them, or look at the list.</Empty>;
   if (!places) return <Skeleton />;
   const drawn = nodes.filter((node) => places[node.asset]);

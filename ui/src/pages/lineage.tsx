@@ -1,17 +1,19 @@
-/** Lineage: the graph of all assets; one step around an asset, with what is hidden counted; and everything that depends on it, as a list. */
+/** Lineage: the graph of all assets; one step around an asset, with what is hidden counted, or the path of one of its columns; and everything that depends on it, as a list. */
 import { getRouteApi } from "@tanstack/react-router";
 import { Download } from "lucide-react";
 import { lazy, Suspense } from "react";
 import edgesSql from "../../sql/lineage_edges.sql?raw";
-import { useRead } from "../api/hooks";
+import { useList, useRead } from "../api/hooks";
 import { csv, download } from "../design/csv";
-import { Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
+import { Choice, Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { count, Name, plural } from "../design/values";
+import { FaultPage } from "../layout/faults";
 import { AssetLink, PageLink, useSetSearch } from "../layout/link";
 import { useQuestion } from "../query/engine";
 import type { GraphNode } from "./lineage-graph";
 
 const Graph = lazy(async () => ({ default: (await import("./lineage-graph")).LineageGraph }));
+const ColumnPath = lazy(async () => ({ default: (await import("./lineage-columns")).ColumnPath }));
 const Overview = lazy(async () => ({ default: (await import("./lineage-overview")).LineageOverview }));
 const route = getRouteApi("/w/$tenant/$workspace/lineage");
 
@@ -23,7 +25,9 @@ interface Edge {
 }
 
 export function LineagePage() {
-  const { asset, view } = route.useSearch();
+  const { asset, column, view } = route.useSearch();
+  const body = useRead("/assets/{asset}", { path: { asset: asset ?? "" }, enabled: asset !== undefined });
+  if (asset !== undefined && body.error) return <FaultPage error={body.error} what="asset" />;
   return (
     <Page
       full
@@ -36,12 +40,33 @@ export function LineagePage() {
             <PageLink to="/lineage" search={{ asset }} current={view !== "list"}>Graph</PageLink>
             <PageLink to="/lineage" search={{ asset, view: "list" }} current={view === "list"}>Everything that depends on it</PageLink>
           </nav>
-          {view === "list" ? <Impact asset={asset} /> : <Neighbours asset={asset} />}
+          {view === "list" ? <Impact asset={asset} /> : (
+            <>
+              <ColumnChoice asset={asset} />
+              {column ? <Suspense fallback={<Skeleton rows={10} />}><ColumnPath asset={asset} column={column} /></Suspense> : <Neighbours asset={asset} />}
+            </>
+          )}
         </>
       ) : (
         <Suspense fallback={<Skeleton rows={12} />}><Overview /></Suspense>
       )}
     </Page>
+  );
+}
+
+/** Which column's path is shown; none: the assets around. */
+function ColumnChoice({ asset }: { asset: string }) {
+  const { column } = route.useSearch();
+  const set = useSetSearch();
+  const list = useList("/assets/{asset}/columns", { path: { asset }, pageSize: 100 });
+  const names = list.items.map((each) => each.name);
+  const shown = column && !names.includes(column) ? [column, ...names] : names;
+  if (!shown.length) return null;
+  return (
+    <div className="toolbar">
+      <Choice label="Column" value={column ?? ""} options={[["", "Assets, without columns"], ...shown.map((name) => [name, `Path of ${name}`] as const)]} onChange={(name) => set({ column: name || undefined })} />
+      {list.hasMore ? <button type="button" className="button" onClick={list.more}>More columns</button> : null}
+    </div>
   );
 }
 

@@ -85,7 +85,7 @@ export function LogView({ run, task, attempt, isRunning, isFailed }: { run: stri
   }, [shown.length, isRunning, virtual]);
   return (
     <>
-      <div className="toolbar" style={{ padding: "0 16px 8px" }}>
+      <div className="toolbar" style={{ padding: "8px 16px" }}>
         <SearchField label="Search the log" value={text} onChange={setText} />
         <Choice label="Lines" value={level} options={[["all", "All lines"], ["errors", `Errors (${count(errors)})`]]} onChange={setLevel} />
         {attempt > 1 ? <Choice label="Attempt" value={String(shownAttempt)} options={Array.from({ length: attempt }, (_, at) => [String(at + 1), `Attempt ${at + 1}`] as const)} onChange={(value) => setAttempt(Number(value))} /> : null}

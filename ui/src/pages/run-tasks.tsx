@@ -4,14 +4,15 @@ import tasksSql from "../../sql/run_tasks.sql?raw";
 import { useList, useRead } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { Grid, type GridColumn } from "../design/grid";
-import { Choice, Empty, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
+import { Choice, Empty, Loaded, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { bytes, count, duration, Name, Time } from "../design/values";
-import { AssetLink, useSetSearch } from "../layout/link";
+import { bytes, count, duration, Name, plural, Time } from "../design/values";
+import { AssetLink, PageLink, useSetSearch } from "../layout/link";
 import { useWindows } from "../query/windows";
 import { LogView } from "./log-view";
 import { partitionText } from "./partition-text";
 import { runRoute } from "./run";
+import { TaskCode, TaskInputs } from "./task-plan";
 
 interface TaskLine {
   index: number;
@@ -28,6 +29,7 @@ interface TaskLine {
   worker_id: string;
   total: number;
 }
+const PARTS = [[undefined, "Log"], ["code", "Code"], ["inputs", "Inputs"]] as const;
 const STATES = ["FAILED", "RUNNING", "BLOCKED", "SUCCEEDED", "REUSED", "SKIPPED", "RETRY_WAIT", "READY", "PLANNED", "CANCELLED"];
 
 export function RunTasks({ run, body }: { run: string; body: Schemas["RunBody"] }) {
@@ -55,7 +57,7 @@ export function RunTasks({ run, body }: { run: string; body: Schemas["RunBody"] 
         <SearchField label="Asset or partition" value={search.q ?? ""} onChange={(q) => set({ q: q || undefined })} />
         <Choice label="State" value={search.state ?? ""} options={[["", "Every state"], ...STATES.map((state) => [state, state.toLowerCase().replaceAll("_", " ")] as const)]} onChange={(state) => set({ state: state || undefined })} />
         <span className="spring" />
-        <span className="muted num" role="status">{tasks.isPending ? "" : `${count(tasks.count)} of ${count(body.tasks_total)} tasks`}</span>
+        <span className="muted num" role="status">{tasks.isPending ? "" : `${count(tasks.count)} of ${plural(body.tasks_total, "task")}`}</span>
       </div>
       {tasks.error ? <ProblemNote error={tasks.error} /> : null}
       <Panel fill>
@@ -63,26 +65,28 @@ export function RunTasks({ run, body }: { run: string; body: Schemas["RunBody"] 
           <Grid label="Tasks" columns={columns} count={shown} row={(index) => (rows ? rows[index] : tasks.row(index))} rowKey={(task) => task.task_id} selectedKey={search.task} onRange={tasks.onRange} onOpen={(task) => set({ task: task.task_id })} minWidth={960} />
         ) : tasks.isPending && !tasks.error ? <Skeleton rows={10} /> : <Empty title="No task matches" />}
       </Panel>
-      {search.task ? <TaskPanel run={run} task={search.task} onClose={() => set({ task: undefined })} /> : null}
+      {search.task ? <TaskPanel run={run} task={search.task} onClose={() => set({ task: undefined, show: undefined })} /> : null}
     </>
   );
 }
 
 function TaskPanel({ run, task, onClose }: { run: string; task: string; onClose: () => void }) {
+  const { show } = runRoute.useSearch();
   const result = useRead("/runs/{run_id}/tasks/{task_id}", { path: { run_id: run, task_id: task } });
-  const body = result.data;
-  const plan = useList("/runs/{run_id}/plan", { path: { run_id: run }, enabled: body !== undefined && body.index < 100, pageSize: 100 });
-  const planned = plan.items.find((each) => each.task_id === task);
+  const plan = useRead("/runs/{run_id}/tasks/{task_id}/plan", { path: { run_id: run, task_id: task } });
+  const body = result.data?.task_id === task ? result.data : undefined;
+  const planned = plan.data?.task_id === task ? plan.data : undefined;
   return (
     <Panel
       fill
+      share={3}
       title={body ? <><Name mono>{body.asset}</Name> <span className="muted">{partitionText(body.partition)}</span> <State state={body.state} pill /></> : "Task"}
       actions={<button type="button" className="button quiet icon" aria-label="Close the task" onClick={onClose}><X size={15} /></button>}
     >
       {result.error ? <div className="body"><ProblemNote error={result.error} /></div> : body ? (
         <>
           <dl className="properties body" style={{ gridTemplateColumns: "max-content minmax(0,1fr) max-content minmax(0,1fr)" }}>
-            <dt>Why</dt><dd>{planned ? <Name>{`${planned.action}: ${planned.reason}`}</Name> : body.state === "REUSED" ? "nothing has changed since it succeeded" : "see the plan"}</dd>
+            <dt>Why</dt><dd>{planned ? <Name>{`${planned.action}: ${planned.reason}`}</Name> : plan.error ? "not known" : ""}</dd>
             <dt>Attempt</dt><dd>{body.attempt} of {body.max_attempts}</dd>
             <dt>Started</dt><dd><Time at={body.started_at} /></dd>
             <dt>Worker</dt><dd><Name mono>{body.worker_id || "–"}</Name></dd>
@@ -90,7 +94,20 @@ function TaskPanel({ run, task, onClose }: { run: string; task: string; onClose:
             <dt>Asset</dt><dd><AssetLink asset={body.asset} /></dd>
             <dt>Processor</dt><dd>{duration(body.cpu_ms)}, {bytes(body.peak_memory_kib * 1024)} at most</dd>
           </dl>
-          {body.attempt ? <LogView run={run} task={task} attempt={body.attempt} isRunning={["RUNNING", "DISPATCHED"].includes(body.state)} isFailed={body.state === "FAILED"} /> : <Empty title="It has not run, so it printed nothing" />}
+          <nav className="tabs" aria-label="Parts of the task">
+            {PARTS.map(([part, title]) => (
+              <PageLink key={title} to="/runs/$run" params={{ run }} search={{ task, show: part }} current={show === part}>
+                {title}
+              </PageLink>
+            ))}
+          </nav>
+          {show !== undefined ? (
+            <Loaded result={{ data: planned, error: plan.error, isPending: plan.isPending }}>{(found) => (show === "code" ? <TaskCode plan={found} /> : <TaskInputs run={run} plan={found} />)}</Loaded>
+          ) : body.attempt ? (
+            <LogView run={run} task={task} attempt={body.attempt} isRunning={["RUNNING", "DISPATCHED"].includes(body.state)} isFailed={body.state === "FAILED"} />
+          ) : (
+            <Empty title="It has not run, so it printed nothing" />
+          )}
         </>
       ) : <Skeleton />}
     </Panel>

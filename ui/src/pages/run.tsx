@@ -1,6 +1,6 @@
 /** One run: how far it is, why each task ran or was reused, and what it printed. */
 import { getRouteApi } from "@tanstack/react-router";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { useRead, useWrite } from "../api/hooks";
 import { useCan } from "../api/permissions";
 import type { Answer } from "../api/types";
@@ -13,19 +13,23 @@ import { PageLink, RunLink, useGo } from "../layout/link";
 import type { RunView } from "../router";
 import { CauseLine } from "./asset-explain";
 import { runTitle } from "./overview";
+import { RunCosts } from "./run-costs";
 import { RunOutputs } from "./run-outputs";
 import { RunPlan } from "./run-plan";
 import { runShares } from "./run-shares";
 import { RunTasks } from "./run-tasks";
 import { RunTimeline } from "./run-timeline";
 
+const RunGraph = lazy(async () => ({ default: (await import("./run-graph")).RunGraph }));
 export const runRoute = getRouteApi("/w/$tenant/$workspace/runs/$run");
 
 const VIEWS: [RunView | undefined, string][] = [
   [undefined, "Tasks"],
   ["timeline", "Timeline"],
+  ["graph", "Graph"],
   ["plan", "Plan"],
   ["outputs", "Outputs"],
+  ["costs", "Costs"],
   ["explain", "Explain"],
 ];
 export const ACTIVE = ["RUNNING", "PLANNING", "CANCELLING"];
@@ -73,6 +77,12 @@ export function RunPage() {
         <Skeleton rows={10} />
       ) : view === "timeline" ? (
         <RunTimeline run={run} body={body} />
+      ) : view === "graph" ? (
+        <Suspense fallback={<Skeleton rows={10} />}>
+          <RunGraph run={run} />
+        </Suspense>
+      ) : view === "costs" ? (
+        <RunCosts run={run} />
       ) : view === "plan" ? (
         <RunPlan run={run} />
       ) : view === "outputs" ? (
@@ -98,7 +108,7 @@ function Summary({ body }: { body: Answer<"/runs/{run_id}"> }) {
       <span>{plural(run.tasks_total, "task")}</span>
       {run.partitions.length ? <Name>{run.partitions.join(", ")}</Name> : null}
       <span>
-        {run.trigger} by <Name>{run.triggered_by}</Name> <Time at={run.created_at} />
+        {run.trigger} {run.triggered_by ? <>by <Name>{run.triggered_by}</Name></> : null} <Time at={run.created_at} />
       </span>
       {took !== null ? <span>took {duration(took)}</span> : null}
       {run.retry_of ? (

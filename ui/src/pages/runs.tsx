@@ -6,7 +6,7 @@ import type { Schemas } from "../api/types";
 import { Grid, type GridColumn } from "../design/grid";
 import { Bar, Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { between, count, duration, Name, Time } from "../design/values";
+import { between, count, duration, Name, plural, Time } from "../design/values";
 import { RunLink, useSetSearch } from "../layout/link";
 import { runTitle } from "./overview";
 import { Materialize } from "./materialize";
@@ -20,7 +20,7 @@ const COLUMNS: GridColumn<Run>[] = [
   { name: "id", title: "Run", width: "90px", cell: (run) => <RunLink run={run.run_id} /> },
   { name: "what", title: "Selection", width: "minmax(180px, 3fr)", cell: (run) => <Name mono>{runTitle(run)}</Name> },
   { name: "partitions", title: "Partitions", width: "minmax(120px, 2fr)", cell: (run) => <span className="muted"><Name>{run.partitions.join(", ")}</Name></span> },
-  { name: "trigger", title: "Asked by", width: "minmax(110px, 1fr)", cell: (run) => <span className="muted">{run.trigger} · <Name>{run.triggered_by}</Name></span> },
+  { name: "trigger", title: "Asked by", width: "minmax(110px, 1fr)", cell: (run) => <span className="muted">{run.trigger}{run.triggered_by ? <> · <Name>{run.triggered_by}</Name></> : null}</span> },
   { name: "tasks", title: "Tasks", width: "72px", num: true, cell: (run) => count(run.tasks_total) },
   { name: "progress", title: "Progress", width: "110px", cell: (run) => <Bar shares={runShares(run)} /> },
   { name: "took", title: "Took", width: "90px", num: true, cell: (run) => { const ms = between(run.started_at, run.finished_at); return ms === null ? "" : duration(ms); } },
@@ -44,7 +44,7 @@ export function RunsPage() {
         <SearchField label="Asset, for example sales.orders" value={search.asset ?? ""} onChange={(asset) => set({ asset: asset || undefined })} />
         <Choice label="Since" value={search.since ?? ""} options={[["", "Any time"], ["1h", "Last hour"], ["24h", "Last day"], ["7d", "Last week"]]} onChange={(since) => set({ since: since || undefined })} />
         <span className="spring" />
-        <span className="muted num">{count(items.length)}{hasMore ? "+" : ""} runs</span>
+        <span className="muted num">{hasMore ? `${count(items.length)}+ runs` : plural(items.length, "run")}</span>
       </div>
       {list.error ? <ProblemNote error={list.error} /> : null}
       <Panel fill>

@@ -1,14 +1,16 @@
 /** Keys, roles, limits and notifications of a workspace. */
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
+import { Problem } from "../api/client";
 import { useList, useRead, useWrite } from "../api/hooks";
-import { type Permission, useCan, usePermissions } from "../api/permissions";
+import { type Permission, useCan, usePermissions, useSession } from "../api/permissions";
 import type { Schemas } from "../api/types";
 import { useMoment } from "../api/workspace";
 import { Action, Field, words } from "../design/action";
 import { Choice, Dialog, Empty, Loaded, Page, Panel, ProblemNote } from "../design/parts";
 import { State } from "../design/states";
 import { count, Name, Time } from "../design/values";
+import { FaultPage } from "../layout/faults";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
 
 const route = getRouteApi("/w/$tenant/$workspace/settings");
@@ -24,6 +26,9 @@ export function SettingsPage() {
   const search = route.useSearch();
   const permissions = usePermissions();
   const view = search.view ?? "limits";
+  const needed = VIEWS.find(([name]) => name === view)![2];
+  const session = useSession();
+  if (session.data && !permissions.has(needed)) return <FaultPage error={new Problem(403, { detail: `This part of the settings needs the permission ${needed}.`, hint: "Somebody who manages roles can give you one that has it." })} />;
   return (
     <Page title="Settings">
       <nav className="tabs" aria-label="Settings">

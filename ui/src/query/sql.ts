@@ -34,6 +34,7 @@ export function over(lines: Lines, sql: string): string {
 
 /** Names of tables in a SELECT: `catalog.assets`. */
 export function tablesOf(sql: string): string[] {
-  const plain = sql.replace(/'(?:[^']|'')*'/g, "''").replace(/--[^\n]*/g, "");
+  // In one pass: a comment may have an apostrophe, and a text two dashes.
+  const plain = sql.replace(/--[^\n]*|'(?:[^']|'')*'/g, " ");
   return [...new Set([...plain.matchAll(/\b(?:from|join)\s+"?([a-z]\w*)"?\."?([a-z]\w*)"?/gi)].map((match) => `${match[1]}.${match[2]}`.toLowerCase()))];
 }

@@ -100,7 +100,7 @@ class TickBody(msgspec.Struct, frozen=True, kw_only=True):
 def list_ticks(
     view: View, visible: Visible, parameters: ProjectItemPages, window: PageWindow
 ) -> Iterator[tuple[SortKey, TickBody]]:
-    """List the ticks of a schedule and what became of them, the newest first."""
+    """List the ticks of a schedule and their outcomes, newest first."""
     row = require_schedule(view, visible, parameters.project, parameters.name)
     after: Any = window.after
     # Ticks are few: those before the page are read again.
@@ -228,7 +228,7 @@ class ChunkListParameters(PageParameters, frozen=True, kw_only=True):
 def list_backfill_chunks(
     view: View, visible: Visible, parameters: ChunkListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, BackfillRunRow]]:
-    """List the chunks of a backfill that were asked for, each with its newest run."""
+    """List the requested chunks of a backfill, each with its newest run."""
     entry = require_backfill(view, visible, parameters.backfill_id)
     for row in AutomationReader(view.snapshot).backfill_runs(entry.row.backfill_id):
         if window.after is None or (row.chunk_index,) > window.after:

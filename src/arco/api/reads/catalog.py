@@ -96,7 +96,7 @@ class SortedAssetNames:
             self.namespaces[namespace] = (start, place + 1)
 
     def after(self, visible: Visible, namespace: str, key: SortKey | None) -> Iterator[int]:
-        """The places of assets that the caller sees; namespaces that he does not are skipped."""
+        """The places of visible assets; hidden namespaces are skipped."""
         first = 0 if key is None else bisect_right(self.keys, key)
         for name, (start, end) in self.namespaces.items():
             if end > first and namespace in ("", name) and visible.sees(name):
@@ -142,7 +142,7 @@ class GovernanceBody(msgspec.Struct, frozen=True, kw_only=True):
 def get_asset_governance(
     view: View, visible: Visible, parameters: AssetParameters
 ) -> GovernanceBody:
-    """Show what code and people say of an asset, who said it, and what is in effect."""
+    """Show the values of an asset by source, who set them, and which are in effect."""
     require_asset(visible, parameters.asset)
     AssetKey.parse(parameters.asset)
     subject = GovernanceReader(view.snapshot).view(parameters.asset)

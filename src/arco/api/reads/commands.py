@@ -37,7 +37,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def get_command(view: View, visible: Visible, parameters: CommandParameters) -> CommandBody:
-    """Show what became of a command of the caller, by its idempotency key."""
+    """Show the outcome of a command of the caller, by its idempotency key."""
     body = _outcome(view, parameters.key) or _run(view, parameters.key)
     body = body or _created(view, parameters.key)
     if body is None:

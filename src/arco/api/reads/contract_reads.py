@@ -124,7 +124,7 @@ class ContractVersionBody(msgspec.Struct, frozen=True, kw_only=True):
 def list_contract_versions(
     view: View, visible: Visible, parameters: ContractPages, window: PageWindow
 ) -> Iterator[tuple[SortKey, ContractVersionBody]]:
-    """List what became of a contract: its versions and accepted breaks, the newest first."""
+    """List the history of a contract: versions and accepted breaks, newest first."""
     asset_id_of(view, visible, parameters.asset)
     for row in ContractReader(view.snapshot).versions(parameters.asset):
         if window.after is None or (-row.number,) > window.after:

@@ -69,7 +69,7 @@ class SubjectParameters(AtParameters, frozen=True, kw_only=True):
 
 
 def get_governance(view: View, visible: Visible, parameters: SubjectParameters) -> GovernanceBody:
-    """Show what code and people say of a namespace, an asset or a column."""
+    """Show the values of a namespace, an asset or a column, by source."""
     subject = CatalogSubject.parse(parameters.subject)
     if subject.kind == "namespace":
         require_namespace(visible, subject.namespace)

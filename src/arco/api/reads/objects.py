@@ -1,10 +1,10 @@
 """The objects that readers of a workspace need.
 
 With these a program reads a workspace as if it had the store: `ARCO_API` makes `servo` do that.
-Manifests, files of tables, plans, declared code and logs of attempts are among them; the log, keys,
-leases, queues and data are not. Who may not manage keys and roles and read the audit log is given
-manifests and change files without the tables of those. Who does not see the whole workspace gets no
-tables, and of the other objects what he sees (`visible_objects.py`).
+Manifests, files of tables, plans, declared code and logs of attempts are among them; the log,
+keys, leases, queues and data are not. Without the permissions for keys, roles and the audit log,
+manifests and change files come without those tables. A caller with a role on some namespaces gets
+no tables, and only the visible part of other objects (`visible_objects.py`).
 """
 
 from __future__ import annotations

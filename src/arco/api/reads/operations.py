@@ -130,7 +130,7 @@ class NotificationListParameters(PageParameters, frozen=True, kw_only=True):
 def list_notifications(
     view: View, visible: Visible, parameters: NotificationListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, NotificationRow]]:
-    """List notifications and what became of them, the newest first."""
+    """List notifications and their delivery state, newest first."""
     require_everything(visible, "notifications")
     after: Any = window.after
     states = () if parameters.state is UNSET else tuple(parameters.state)

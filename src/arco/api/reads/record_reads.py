@@ -262,7 +262,7 @@ class RecommendationParameters(PageParameters, frozen=True, kw_only=True):
 def list_recommendations(
     view: View, visible: Visible, parameters: RecommendationParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, RecommendationBody]]:
-    """List what to improve, from what is recorded, the most important first."""
+    """List recommended improvements, most important first."""
     if parameters.asset:
         asset_id_of(view, visible, parameters.asset)
 

@@ -1,7 +1,7 @@
 """Runs, their tasks, outputs, logs and plans; requests for runs.
 
-A caller sees a run if he sees an asset of one of its tasks. Of a run with tasks that he does not
-see, what was asked for is left out, and those tasks are counted.
+A run is visible if an asset of one of its tasks is. If some of its tasks are hidden, its selection
+is left out, and the hidden tasks are only counted.
 """
 
 from __future__ import annotations
@@ -148,8 +148,7 @@ def list_tasks(
 ) -> Iterator[tuple[SortKey, TaskRow]]:
     """List the tasks of a run in the order of its plan."""
     run_id = require_run(view, visible, parameters.run_id).run_id
-    order = view.derived(f"tasks of {run_id}", lambda: _task_order(view, run_id))
-    for index, task_id, asset, state in order:
+    for index, task_id, asset, state in task_order(view, run_id):
         if window.after is not None and (index,) <= window.after:
             continue
         is_chosen = parameters.state is UNSET or state in parameters.state
@@ -159,12 +158,18 @@ def list_tasks(
             yield (index,), msgspec.structs.replace(task, downstream=[], upstream=[])
 
 
-def _task_order(view: View, run_id: str) -> list[tuple[int, str, str, str]]:
+def task_order(view: View, run_id: str) -> list[tuple[int, str, str, str]]:
     """Index, id, asset and state of the tasks of a run in the plan's order: few of its columns."""
-    names = ("index", "task_id", "asset_key", "state")
-    parts = [rows.select(names) for rows, _ in newest_first(view.snapshot, TASK_ORDER, run_id)]
-    rows = pa.concat_tables(parts)
-    return sorted(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+
+    def read_order() -> list[tuple[int, str, str, str]]:
+        names = ("index", "task_id", "asset_key", "state")
+        parts = [rows.select(names) for rows, _ in newest_first(view.snapshot, TASK_ORDER, run_id)]
+        if not parts:  # nothing of it is planned yet
+            return []
+        rows = pa.concat_tables(parts)
+        return sorted(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+
+    return view.derived(f"tasks of {run_id}", read_order)
 
 
 class TaskParameters(RunParameters, frozen=True, kw_only=True):
@@ -256,7 +261,7 @@ class OutputBody(msgspec.Struct, frozen=True, kw_only=True):
 def list_run_outputs(
     view: View, visible: Visible, parameters: OutputListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, OutputBody]]:
-    """List the versions that a run wrote, with what became of them, in the order of the plan."""
+    """List the versions that a run wrote, with their status, in the order of the plan."""
     row = require_run(view, visible, parameters.run_id)
     outputs = run_outputs(view.snapshot, row.run_id, reused=parameters.reused).outputs
     for place, each in enumerate(outputs):
@@ -365,7 +370,7 @@ class RequestParameters(AtParameters, frozen=True, kw_only=True):
 
 
 def get_request(view: View, visible: Visible, parameters: RequestParameters) -> RequestBody:
-    """Show a request by its key: who asked for what, and what became of it."""
+    """Show a request by its key: its author, its selection and its outcome."""
     return request_body(require_request(view, visible, parameters.key))
 
 

@@ -77,7 +77,7 @@ class RoleListParameters(PageParameters, frozen=True, kw_only=True):
 def list_roles(
     view: View, visible: Visible, parameters: RoleListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, RoleBindingRow]]:
-    """List who has which role where."""
+    """List role bindings."""
     for row in SecurityReader(view.snapshot).bindings(visible, parameters.subject):
         key = (row.namespace, row.subject)
         if window.after is None or key > window.after:

@@ -332,7 +332,7 @@ def _backfill_after(writing: Writing, entry: Backfill) -> WriteAnswer[BackfillBo
 def pause_backfill(
     writing: Writing, parameters: BackfillWriteParameters, body: ReasonBody
 ) -> WriteAnswer[BackfillBody]:
-    """Pause a backfill: no other chunk is asked for until it is resumed."""
+    """Pause a backfill: no further chunk is requested until it is resumed."""
     id = _backfill(writing, parameters)
     return _backfill_after(writing, writing.commands.backfills.pause(id, reason=body.reason))
 
@@ -348,7 +348,7 @@ def resume_backfill(
 def cancel_backfill(
     writing: Writing, parameters: BackfillWriteParameters, body: ReasonBody
 ) -> WriteAnswer[BackfillBody]:
-    """Cancel a backfill: no other chunk is asked for, and its runs are cancelled."""
+    """Cancel a backfill: no further chunk is requested, and its runs are cancelled."""
     id = _backfill(writing, parameters)
     return _backfill_after(writing, writing.commands.backfills.cancel(id, reason=body.reason))
 

@@ -81,7 +81,7 @@ def create_namespace(
 def update_namespace(
     writing: Writing, parameters: NamespaceWriteParameters, body: DetailsBody
 ) -> WriteAnswer[ChangedBody]:
-    """Change what people say of a namespace."""
+    """Change the values of a namespace set by people."""
     writing.allow(parameters.namespace)
     done = writing.commands.catalog.update_namespace(
         parameters.namespace, expected_version=writing.if_match, **something(body.changes())
@@ -160,7 +160,7 @@ def create_asset(
 def update_asset(
     writing: Writing, parameters: AssetWriteParameters, body: DataDetailsBody
 ) -> WriteAnswer[ChangedBody]:
-    """Change what people say of an asset."""
+    """Change the values of an asset set by people."""
     AssetKey.parse(parameters.asset)
     writing.allow_asset(parameters.asset)
     done = writing.commands.catalog.update_asset(
@@ -221,7 +221,7 @@ class GovernedBody(msgspec.Struct, frozen=True, kw_only=True):
 def govern(
     writing: Writing, parameters: NoParameters, body: GovernBody
 ) -> WriteAnswer[GovernedBody]:
-    """Set and withdraw what people say of a namespace, an asset or a column."""
+    """Set and withdraw values of a namespace, an asset or a column, as a person."""
     subject = CatalogSubject.parse(body.subject)
     if subject.kind == "namespace":
         writing.allow(subject.namespace)

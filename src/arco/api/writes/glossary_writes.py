@@ -56,7 +56,7 @@ class ColumnUpdateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 def update_column(
     writing: Writing, parameters: AssetWriteParameters, body: ColumnUpdateBody
 ) -> WriteAnswer[ChangedBody]:
-    """Change what people say of a column: also whether it is personal, whatever code says."""
+    """Change the values of a column set by people, including its classification."""
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
     fields = msgspec.structs.asdict(body)

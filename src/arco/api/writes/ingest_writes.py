@@ -32,8 +32,8 @@ def ingest_lineage(
 ) -> WriteAnswer[ReportOutcome]:
     """Record an OpenLineage event, as the HTTP transport of its clients sends it.
 
-    Events of one run add up, in any order. Datasets that the caller may not report, or read, are
-    left out; unknown ones become assets if he may create them.
+    Events of one run are combined, in any order. Datasets that the caller may not report or read
+    are skipped; unknown ones become assets if the caller may create assets.
     """
     run = run_report(body)
     if run is None:  # about a dataset or a job alone

@@ -101,7 +101,7 @@ def _check_reach(writing: Writing, manifest: Manifest) -> None:
 def validate_deployment(
     writing: Writing, parameters: NoParameters, body: ValidateBody
 ) -> WriteAnswer[DeployedBody]:
-    """Check a manifest, and show what its deployment would change. Changes nothing."""
+    """Check a manifest, and show the changes of its deployment. Changes nothing."""
     manifest = _manifest(writing, body.manifest)
     preview = writing.unkeyed.orchestration.preview(
         manifest,

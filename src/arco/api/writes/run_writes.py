@@ -239,7 +239,7 @@ class RunStateBody(msgspec.Struct, frozen=True, kw_only=True):
 def cancel_run(
     writing: Writing, parameters: RunWriteParameters, body: CancelBody
 ) -> WriteAnswer[RunStateBody]:
-    """Cancel a run: waiting tasks do not start, running ones are told to stop."""
+    """Cancel a run: waiting tasks do not start, running tasks are stopped."""
     row = require_run(writing.view, writing.visible, parameters.run_id)
     allow_namespaces(writing, run_namespaces(writing.view, row))
     done = writing.commands.orchestration.cancel(row.run_id, force=body.force, reason=body.reason)

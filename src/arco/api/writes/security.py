@@ -1,4 +1,4 @@
-"""API keys and roles. A caller gives what he has."""
+"""API keys and roles. Callers can only grant permissions that they have."""
 
 from __future__ import annotations
 
