@@ -247,6 +247,20 @@ def test_new_keys_load_no_bucket_where_rows_are_short_of_room(
     check_against_model(tight)
 
 
+def test_rows_of_a_commit_that_is_larger_than_the_budget_are_not_kept() -> None:
+    clock = SimClock()
+    w = make_workspace(clock=clock, warm_budget_bytes=1 << 20)
+    ids = [f"A{n}" for n in range(2_000)]
+    for count in (1, 2):
+        w.ledger.append([AssetObserved(asset_id=i, row_count=count, size_bytes=1) for i in ids])
+        w.committer.commit()
+        assert not any(table is ASSET_STATS for table, _ in w.projector.warm.buckets)
+    w.ledger.append([AssetObserved(asset_id="A7", row_count=3, size_bytes=1)])
+    w.committer.commit()
+    assert any(table is ASSET_STATS for table, _ in w.projector.warm.buckets)
+    check_against_model(w)
+
+
 def test_rows_committed_without_loading_their_bucket_are_read_when_it_is_loaded() -> None:
     at = Pair()
     with pytest.MonkeyPatch.context() as patch:

@@ -22,7 +22,7 @@ import struct
 import types
 import typing
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -209,16 +209,21 @@ class Table(Generic[R]):
         """Rows and tombstones as columns, in file order."""
         if not rows:
             return self.no_rows
-        columns: list[Sequence[Any]] = [[key[i] for key in rows] for i, _ in enumerate(self.key)]
-        values = [NOTHING if row is None else row for _, row in rows.values()]
-        rest = self.columns[len(self.key) :]
-        columns += [list(map(operator.attrgetter(c), values)) for c in rest]
-        columns.append([version for version, _ in rows.values()])
-        columns.append([row is None for _, row in rows.values()])
-        columns.append(self.bucket_numbers(rows))
-        table = pa.table(list(map(self._array, self.schema, columns)), schema=self.schema)
+        arrays = list(map(self._array, self.schema, self._columns_of(rows)))
+        table = pa.table(arrays, schema=self.schema)
         order = [(column, "ascending") for column in ("_bucket", *self.key)]
         return table.take(pc.sort_indices(table, sort_keys=order))
+
+    def _columns_of(self, rows: Mapping[Key, Versioned[R]]) -> Iterator[Sequence[Any]]:
+        """The values of one column after the other: all of them at once take more memory."""
+        for i, _ in enumerate(self.key):
+            yield [key[i] for key in rows]
+        values = [NOTHING if row is None else row for _, row in rows.values()]
+        for column in self.columns[len(self.key) :]:
+            yield list(map(operator.attrgetter(column), values))
+        yield [version for version, _ in rows.values()]
+        yield [row is None for _, row in rows.values()]
+        yield self.bucket_numbers(rows)
 
     def _array(self, field: pa.Field, values: Sequence[Any]) -> pa.Array:
         if field.name in self._maps:

@@ -150,8 +150,12 @@ class Warm:
 
     def apply(self, changes: Changes, tables: Tables, position: int) -> None:
         """Take over what this process itself has just committed on top of this state."""
+        is_too_much = ROW_BYTES * sum(map(len, changes.values())) > self._budget
         for table, changed in changes.items():
             numbers = table.bucket_numbers(changed)
+            if is_too_much and len(changed) > LARGE:
+                self._forget_changed(table, set(numbers))
+                continue
             loaded = {n: b.changed for n in set(numbers) if (b := self.buckets.get((table, n)))}
             self._incomplete.update((table, n) for n in set(numbers) if n not in loaded)
             for number, (key, versioned) in zip(numbers, changed.items(), strict=True):
@@ -165,6 +169,17 @@ class Warm:
             self._sweep()
         if self._loaded > self._budget:
             self._shrink()
+
+    def _forget_changed(self, table: Table[Any], numbers: set[int]) -> None:
+        """Drop the buckets that a large commit has changed: there is no room for its rows.
+
+        Turning them into columns, to drop most of these, would take time and memory.
+        """
+        self.is_tight = True
+        for number in numbers:
+            if (table, number) in self.buckets:
+                self._loaded -= self._forget((table, number)).nbytes
+            self._incomplete.add((table, number))
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         number = table.bucket(key)
