@@ -76,10 +76,8 @@ class Files:
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        groups: Iterable[int]
-        if bucket is None:
-            groups = range(len(footer.groups))
-        else:
+        groups: Iterable[int] = range(len(footer.groups))
+        if bucket is not None:
             groups = footer.may_hold(bucket, key)
         return [self._group(table, ref, footer, i) for i in groups]
 
