@@ -197,6 +197,8 @@ def test_a_contract_is_exported_imported_and_owned_by_one_side(tmp_path: Path) -
     assert "kind is 'Other'" in servo.error(*imported, code=2)["message"]
     file.write_text("a: [")
     assert "neither YAML nor JSON" in servo.error(*imported, code=2)["message"]
+    file.write_text("")
+    assert f"{file} is empty" in servo.error(*imported, code=2)["message"]
     other = document | {"schema": [{"name": "shop.none", "properties": [{"name": "a"}]}]}
     file.write_text(json.dumps(other))
     assert servo.error(*imported, code=3)["message"] == "there is no asset shop.none"

@@ -83,7 +83,9 @@ def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
     assert "1 of 2 checks failed" in text
     assert '"amount": -2' in text
     assert "version 1" in text
-    assert "QUARANTINED" in shop.text("quarantine", "list")
+    listed = shop.text("quarantine", "list", "--wide")
+    assert "QUARANTINED" in listed and "\\n" not in listed
+    assert listed.splitlines()[0].split() == ["id", "status", "held", "output", "why"]
 
     said = shop.text("quarantine", "approve", second[:10], "--reason", "a refund")
     assert "shop.orders[date=2025-01-01]: approved, and current as version 2" in said

@@ -141,4 +141,10 @@ def read_document(file: Path) -> object:
         document: object = yaml.safe_load(text)  # JSON is YAML too
     except (yaml.YAMLError, RecursionError) as error:
         raise Invalid(f"{file} is neither YAML nor JSON: {error}") from None
+    if not isinstance(document, dict):
+        what = "is empty" if document is None else "has no fields"
+        raise Invalid(
+            f"{file} {what}: it is not a contract of the Open Data Contract Standard",
+            hint="`servo contracts export` writes such a document",
+        )
     return document

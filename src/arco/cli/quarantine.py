@@ -76,11 +76,12 @@ def _show_list(rows: Sequence[QuarantineRow], everything: bool) -> None:
             names[row.materialization_id],
             status_text(row.status),
             row.held_at,
-            f"{name_of(row)}\n{(row.decision if everything else '') or _why(row)}",
+            name_of(row),
+            (row.decision if everything else "") or _why(row),
         )
         for row in rows
     ]
-    headers = ("id", "status", "held", "output, and why")
+    headers = ("id", "status", "held", "output", "why")
     render.show_table(headers, lines, whole=headers[:3])
 
 
