@@ -149,8 +149,7 @@ class Table(Generic[R]):
             history=self.history,
             group_rows=self.group_rows,
         )
-        view.is_view = True
-        view._manifest = self._manifest  # the files are those of all columns
+        view.is_view, view._manifest = True, self._manifest  # its files have all columns
         return view
 
     def __str__(self) -> str:

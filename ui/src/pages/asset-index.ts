@@ -24,12 +24,15 @@ export interface AssetFilter {
 const NAMES = ["asset", "namespace", "description", "owners", "kinds", "state", "materialized_ms", "last_rows", "last_wall_ms"] as const;
 const SORTED_BY = { updated: "materialized_ms", rows: "last_rows" } as const;
 
+const MOST_ANSWERS = 16;
+
 export class AssetIndex {
   private readonly words: string[];
   private readonly namespaces: string[];
   private readonly states: string[];
   private readonly orders = new Map<string, Int32Array>();
-  private last: { filter: AssetFilter; rows: Int32Array } | null = null;
+  /** What was asked before, the newest last: a key that is taken back asks for the same again. */
+  private answers: { filter: AssetFilter; text: string; rows: Int32Array }[] = [];
 
   /** `table` has the lines in the order of their names. */
   constructor(private readonly table: ColumnTable) {
@@ -52,11 +55,13 @@ export class AssetIndex {
   matching(filter: AssetFilter): Int32Array {
     const { q, namespace, state, sort } = filter;
     const text = q.toLowerCase();
-    const last = this.last;
-    const isNarrower = last !== null && last.filter.namespace === namespace && last.filter.state === state && last.filter.sort === sort && text.includes(last.filter.q.toLowerCase());
-    const among = isNarrower ? last.rows : this.order(sort);
+    const alike = this.answers.filter(({ filter: each }) => each.namespace === namespace && each.state === state && each.sort === sort);
+    const same = alike.find((each) => each.text === text);
+    if (same) return same.rows;
+    const wider = alike.filter((each) => text.includes(each.text)).map((each) => each.rows);
+    const among = wider.reduce((least, rows) => (rows.length < least.length ? rows : least), this.order(sort));
     const rows = among.filter((row) => (!text || this.words[row]!.includes(text)) && (!namespace || this.namespaces[row] === namespace) && (!state || this.states[row] === state));
-    this.last = { filter, rows };
+    this.answers = [...this.answers.slice(1 - MOST_ANSWERS), { filter, text, rows }];
     return rows;
   }
 

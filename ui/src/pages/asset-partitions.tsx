@@ -1,4 +1,5 @@
 /** Partitions of an asset as ranges: a picture, and a table of the ranges. */
+import { useDeferredValue } from "react";
 import { useRead } from "../api/hooks";
 import { Empty, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
@@ -12,12 +13,14 @@ const MOST_RANGES = 500;
 const CELLS = 20_000;
 
 export function AssetPartitions({ asset, brief = false }: { asset: string; brief?: boolean }) {
-  // Ranges, if they are few; else the server makes a picture of them, whatever their number.
+  // Ranges, if they are few; else the server makes a picture of them, whatever their number. Both are asked for at once.
   const result = useRead("/assets/{asset}/partitions", { path: { asset }, query: { limit: MOST_RANGES } });
   const data = result.data;
   const hasMore = data !== undefined && data.next_offset !== null;
-  const picture = useRead("/assets/{asset}/partition-map", { path: { asset }, query: { cells: CELLS }, enabled: hasMore });
-  const error = result.error ?? picture.error;
+  const picture = useRead("/assets/{asset}/partition-map", { path: { asset }, query: { cells: CELLS }, enabled: hasMore || !brief });
+  const error = result.error ?? (hasMore ? picture.error : null);
+  // The picture is painted first, then the table.
+  const ranges = useDeferredValue(data?.ranges, undefined);
   return (
     <>
       <Panel
@@ -33,8 +36,8 @@ export function AssetPartitions({ asset, brief = false }: { asset: string; brief
           <Skeleton />
         )}
       </Panel>
-      {!brief && data?.partitions ? (
-        <Panel title="Ranges" count={hasMore ? `${MOST_RANGES}+` : count(data.ranges.length)}>
+      {!brief && data?.partitions && ranges ? (
+        <Panel title="Ranges" count={hasMore ? `${MOST_RANGES}+` : count(ranges.length)}>
           <div className="table-wrap">
             <table className="table">
               <thead>
@@ -48,7 +51,7 @@ export function AssetPartitions({ asset, brief = false }: { asset: string; brief
                 </tr>
               </thead>
               <tbody>
-                {data.ranges.slice(0, SHOWN_RANGES).map((range) => (
+                {ranges.slice(0, SHOWN_RANGES).map((range) => (
                   <tr key={range.first}>
                     <td><State state={range.state} /></td>
                     <td>{range.quality === "UNKNOWN" ? <span className="faint">–</span> : <State state={shownState(range) === range.state ? range.quality : shownState(range)} />}</td>

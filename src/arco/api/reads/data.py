@@ -347,8 +347,11 @@ def get_held_output(view: View, visible: Visible, parameters: HeldParameters) ->
 
 
 def require_held(view: View, visible: Visible, materialization_id: str) -> QuarantineRow:
-    rows = ExecutionReader(view.snapshot).quarantine(decided=True)
-    row = next((row for row in rows if row.materialization_id == materialization_id), None)
+    def read() -> dict[str, QuarantineRow]:
+        rows = ExecutionReader(view.snapshot).quarantine(decided=True)
+        return {row.materialization_id: row for row in rows}
+
+    row = view.derived("held outputs", read).get(materialization_id)
     if row is None or not visible.sees_asset(row.asset_key):
         raise NotFound(f"there is no held output {materialization_id}")
     return row

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from arco.api.long_reads import LongRead
 from arco.api.page_tokens import SortKey
 from arco.api.reads.operations import require_everything
 from arco.api.reads.run_reads import Time
@@ -113,10 +114,15 @@ class AuditVerification(msgspec.Struct, frozen=True, kw_only=True):
 def verify_audit_log(
     view: View, visible: Visible, parameters: AuditVerifyParameters
 ) -> AuditVerification:
-    """Verify every record against the log, and the hash chain. Reads all of the log."""
+    """Verify every record against the log, and the hash chain. Reads all of the log.
+
+    One that takes longer is answered with 503 and `still_reading`: repeat the request, with the
+    same `generation`, to wait for the same check.
+    """
     require_everything(visible, "checks of the audit log")
     anchor = Anchor.parse(parameters.head) if parameters.head else None
-    report = verify_audit(view.snapshot, view.types, anchor=anchor)
+    reading: LongRead[AuditReport] = view.derived(f"audit verification {anchor}", LongRead)
+    report = reading.result(lambda: verify_audit(view.snapshot, view.types, anchor=anchor))
     return AuditVerification(intact=report.intact, report=report)
 
 
