@@ -109,10 +109,8 @@ class ApiClient:
         else:
             sent = httpx.Headers([*sent.multi_items(), *headers])
 
-        app = self._world.app  # made outside the event loop
-
         async def call() -> httpx.Response:
-            transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+            transport = httpx.ASGITransport(self._world.app)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=transport, base_url="http://arco") as client:
                 return await client.request(
                     method, url, json=json, headers=sent, params=params or None, content=content
@@ -184,9 +182,9 @@ class ApiWorld:
             [self.served],
             AccessLog(workspace.clock, log),
         )
+        self.app = self.make_app()  # now: it asks the store for something
 
-    @functools.cached_property
-    def app(self) -> ASGIApp:
+    def make_app(self) -> ASGIApp:
         return make_app(self.server, ROUTES, self.workspace.ids, self.local)
 
     def close(self) -> None:

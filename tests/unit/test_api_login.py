@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from litestar.types import ASGIApp
 
 from arco.api.application import make_app
 from arco.api.login import Login
@@ -61,7 +62,11 @@ class LoginWorld(ApiWorld):
     """A server with a login, as `servo serve` makes it."""
 
     def __init__(self, company: Company, auth: AuthSettings, **settings: Any) -> None:
+        self._auth = auth
         super().__init__(company.town.fresh(), **settings)
+
+    def make_app(self) -> ASGIApp:
+        auth = self._auth
         clock = _RealNow(self.workspace.clock)
         directories = Directories([KeySource(self.served)])
         verifier = TokenVerifier(auth, clock)
@@ -72,7 +77,7 @@ class LoginWorld(ApiWorld):
         self.add_authenticator(sessions)
         login = OidcLogin(auth, verifier, self.workspace.clock, "of-tests")
         self.login = Login(login, sessions, auth, self.served)
-        self.app = make_app(self.server, ROUTES, self.workspace.ids, self.local, login=self.login)
+        return make_app(self.server, ROUTES, self.workspace.ids, self.local, login=self.login)
 
     @property
     def browser(self) -> ApiClient:
