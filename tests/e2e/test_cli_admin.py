@@ -285,5 +285,5 @@ def test_rejected_batch_is_shown_and_requeued_once_it_can_be_read(servo: Servo) 
         in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
     )
     servo.text("admin", "compact", "--once")
-    assert "all the same" in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
+    assert "is in the log" in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
     assert names(servo.json("admin", "rejected")["rejected"], "name") == ["broken"]

@@ -201,7 +201,7 @@ def test_a_policy_gets_personal_columns_by_their_names_in_files(
 def test_edges_of_nothing_and_circles_are_refused(w: Workspace) -> None:
     add = w.commands.lineage.add
     for source, target, words in (
-        (Node("mart.stats"), Node("raw.people"), "circle"),
+        (Node("mart.stats"), Node("raw.people"), "cycle"),
         (Node("mart.stats", "contact"), Node("raw.people", "nn"), "no column 'nn'"),
         (Node("raw.nothing"), Node("raw.people"), "no asset raw.nothing"),
         (Node("raw.people"), Node("raw.people"), "one asset"),

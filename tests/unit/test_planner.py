@@ -177,7 +177,7 @@ def test_an_asset_without_partitions_yet_is_left_out_beside_others() -> None:
         asset("s.a", CUSTOMERS), asset("s.b"), asset("s.c", time(start="2026-01-01"))
     )
     assert names(planned(project, "*")) == ["s.b"]
-    with pytest.raises(Invalid, match=r"no such partitions yet of s\.a, s\.c"):
+    with pytest.raises(Invalid, match=r"no such partitions exist yet of s\.a, s\.c"):
         planned(project, "s.a", "s.c")
 
 
