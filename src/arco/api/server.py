@@ -307,7 +307,9 @@ class ApiServer:
             finally:
                 served.look_again()
             document = {"generation": done.generation, **plain(done.body)}
-            return done, without_hidden_names(served.view(AtParameters()), visible, document)
+            if not visible.all:
+                document = without_hidden_names(served.view(AtParameters()), visible, document)
+            return done, document
 
         done, document = await self.in_thread(call, served)
         answered = {"Arco-Generation": str(done.generation)}
