@@ -307,9 +307,9 @@ class ApiServer:
             finally:
                 served.look_again()
             document = {"generation": done.generation, **plain(done.body)}
-            if not visible.all:
-                document = without_hidden_names(served.view(AtParameters()), visible, document)
-            return done, document
+            if visible.all:
+                return done, document
+            return done, without_hidden_names(served.view(AtParameters()), visible, document)
 
         done, document = await self.in_thread(call, served)
         answered = {"Arco-Generation": str(done.generation)}

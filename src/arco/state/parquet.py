@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,13 +31,6 @@ from arco.storage.seal import read_checked
 
 T = TypeVar("T")
 
-
-class Sized(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-D = TypeVar("D", bound=Sized)
 
 _MANY_BYTES = 1 << 20
 """What is smaller is read by one thread: others cost more than they save."""
@@ -64,7 +57,7 @@ class Files:
         self.store = store
         self._budget = budget_bytes
         self._used = 0
-        self._kept: OrderedDict[tuple[str, int], Sized | bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], Any] = OrderedDict()
         self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
         self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
@@ -164,8 +157,8 @@ class Files:
             return OpenedFile(ref, changes.rows_of(self._changes(ref), table, ref))
         return OpenedFile(ref, self.raw(ref))
 
-    def derived(self, name: str, make: Callable[[], D]) -> D:
-        """What is made of files, once: kept as these are. A name begins with a file's path."""
+    def derived(self, name: str, make: Callable[[], T]) -> T:
+        """What is made of files, with `nbytes`: kept as they are. A name begins with a path."""
         return self._kept_or((name, _ALL), make)
 
     def changed_rows(self, table: Table[Any], ref: FileRef) -> dict[Key, Versioned[Any]]:
@@ -371,13 +364,12 @@ def _missing(ref: FileRef) -> Corrupt:
     )
 
 
-def real_bytes(kept: Sized | bytes) -> int:
+def real_bytes(kept: Any) -> int:
     """What a batch costs in memory: for the small files of single commits more than its values."""
     if isinstance(kept, bytes):
         return len(kept)
-    if isinstance(kept, pa.RecordBatch):
-        return int(kept.nbytes + COLUMN_BYTES * kept.num_columns)
-    return kept.nbytes
+    columns = kept.num_columns if isinstance(kept, pa.RecordBatch) else 0
+    return int(kept.nbytes + COLUMN_BYTES * columns)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

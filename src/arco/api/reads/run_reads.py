@@ -22,6 +22,7 @@ from arco.api.run_visibility import (
     ASKED_OF_RUN,
     require_run,
     seen_places,
+    sees_listed_run,
     sees_run,
     sees_whole_run,
 )
@@ -94,18 +95,13 @@ def list_runs(
         asset_key=parameters.asset,
         since=since,
         after=after,
-        matches=None if visible.all else lambda row: _sees_listed(view, visible, row),
+        matches=None if visible.all else lambda row: sees_listed_run(view, visible, row),
         choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
         namespaces=visible.namespaces,
         keep=view.kept_run,
     )
     for row in page.rows:
         yield (row.created_at, row.run_id), _body(view, visible, row)
-
-
-def _sees_listed(view: View, visible: Visible, row: RunRow) -> bool:
-    """A run that names its namespaces is in the list because one of them is visible."""
-    return row.namespaces is not None or sees_run(view, visible, row)
 
 
 class RunDetails(msgspec.Struct, frozen=True, kw_only=True):
