@@ -318,18 +318,18 @@ def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[I
 def _refs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[str]:
     """What the query reads; what else it asks for must be there."""
     dimensions = [dimension.name for dimension in _dimensions(definition)]
-    asked = {"partition": dimensions, "config": [*definition.settings.get("config", {})]}
+    valid_arguments = {"partition": dimensions, "config": [*definition.settings.get("config", {})]}
     for function, argument, start, stop in calls(definition.sql):
         if function == "ref":
             yield argument
-        elif function not in asked:
+        elif function not in valid_arguments:
             flaws.append(Flaw(f"the query has {definition.sql[start:stop]!r}", _CALLS))
         elif function == "config" and not _has_literal(definition, argument):
             message = f"the query uses the config value {argument!r}, which SQL cannot write"
             flaws.append(Flaw(message, "use text, a number, a boolean, a date, or a list of some"))
-        elif argument not in asked[function]:
+        elif argument not in valid_arguments[function]:
             what = "dimension" if function == "partition" else "config value"
-            hint = did_you_mean(argument, asked[function])
+            hint = did_you_mean(argument, valid_arguments[function])
             flaws.append(Flaw(f"the query uses the unknown {what} {argument!r}", hint))
 
 

@@ -284,8 +284,8 @@ def _load(
 def _check_free(name: str, base: Path) -> None:
     """Refuse a module that Python would not find under its name."""
     top = name.partition(".")[0]
-    taken = sys.modules.get(top)
-    if top in sys.stdlib_module_names or (taken is not None and not _is_under(taken, base)):
+    loaded = sys.modules.get(top)
+    if top in sys.stdlib_module_names or (loaded is not None and not _is_under(loaded, base)):
         raise Invalid(f"the module {name!r} is hidden by another of that name", hint="rename it")
 
 

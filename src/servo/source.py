@@ -123,8 +123,8 @@ def _without_asset(text: str) -> str:
         return text
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return text
-    kept = [each for each in node.decorator_list if not _is_asset(each)]
-    decorators = [f"@{ast.get_source_segment(text, each)}" for each in kept]
+    other_decorators = [each for each in node.decorator_list if not _is_asset(each)]
+    decorators = [f"@{ast.get_source_segment(text, each)}" for each in other_decorators]
     return "\n".join([*decorators, *text.splitlines()[node.lineno - 1 : node.end_lineno]])
 
 

@@ -352,8 +352,8 @@ def _message(error: BaseException) -> str:
 
 def _without_stack(text: str) -> str:
     text = text.partition("\n\nJVM stacktrace:")[0].partition("\nDriver stacktrace:")[0]
-    kept = [line for line in text.splitlines() if not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
-    return "\n".join(kept).strip()
+    lines = [line for line in text.splitlines() if not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
+    return "\n".join(lines).strip()
 
 
 def _quietly(read: Callable[[], Any]) -> Any:

@@ -196,10 +196,10 @@ class SparkHost:
         driver = self._drivers.get(port)
         if driver is None:
             return True, None, ""
-        gone = not driver.alive()
-        if gone:
+        ended = not driver.alive()
+        if ended:
             self._lost(driver)
-        return gone, driver.exit_status(), self.given_up.get(driver, "")
+        return ended, driver.exit_status(), self.given_up.get(driver, "")
 
     def _watch_cluster(self) -> None:
         """Give the driver up when its cluster is lost: then the tasks on it fail."""
@@ -339,12 +339,12 @@ class SparkTask:
         if not (cut or error_info.from_spark(error)):
             return False
         if driver.connect:
-            gone = cut
+            ended = cut
         else:
-            gone = _gone(driver, wait_s=_DEATH_S if cut else 0.0)
-        if gone:
+            ended = _has_ended(driver, wait_s=_DEATH_S if cut else 0.0)
+        if ended:
             self._host._lost(driver)
-        return gone
+        return ended
 
     def failure(
         self, error: BaseException, inputs: Sequence[InputRef] = ()
@@ -368,7 +368,7 @@ class SparkTask:
             _log.debug("the task's session was lost before the task ended: %s", error)
 
 
-def _gone(driver: Driver, *, wait_s: float) -> bool:
+def _has_ended(driver: Driver, *, wait_s: float) -> bool:
     waiting = threading.Event()
     for _ in range(int(wait_s / 0.05)):
         if not driver.alive():

@@ -28,7 +28,7 @@ class JvmAddress(NamedTuple):
 
 
 class JvmStatus(NamedTuple):
-    gone: bool
+    ended: bool
     exit_status: int | None
     reason: str
 
@@ -78,7 +78,7 @@ class JoinedDriver:
 
     def alive(self) -> bool:
         self._status = self._link.status(self.address.port)
-        return not self._status.gone
+        return not self._status.ended
 
     def cluster_lost(self) -> str:
         return ""  # whoever holds the JVM watches it

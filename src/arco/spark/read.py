@@ -59,7 +59,7 @@ def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
     spark_url(store, "")  # a store that Spark cannot reach is the first thing to say
     if not ref.materializations:
         raise input_missing(ref, "the plan has no version of it to read")
-    versions = parallel.each(store, lambda v: _look(store, ref, v), ref.materializations)
+    versions = parallel.each(store, lambda v: _version_files(store, ref, v), ref.materializations)
     schema = _schema(ref, versions)
     groups = _groups(versions, schema)
     frames = [_frame(task, store, group) for group in groups]
@@ -72,7 +72,7 @@ def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
 # -- looking ------------------------------------------------------------------------------
 
 
-def _look(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionFiles:
+def _version_files(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionFiles:
     """All files of a version have one schema, so one footer tells it."""
     files = parquet_files(store, version.path)
     key = PartitionKey.parse(version.partition)
@@ -85,8 +85,10 @@ def _look(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionF
     except (Corrupt, ValueError) as error:
         message = error.message if isinstance(error, Corrupt) else f"{files[0].path}: {error}"
         raise input_damaged(ref, version, message, corrupt=True) from None
-    there = {column["name"].lower() for column in columns}
-    added = {name: value for name, value in key.dimensions.items() if name.lower() not in there}
+    column_names = {column["name"].lower() for column in columns}
+    added = {
+        name: value for name, value in key.dimensions.items() if name.lower() not in column_names
+    }
     fields = tuple(types.nullable_field(column) for column in columns)
     return _VersionFiles(version.path, tuple(files), fields, added)
 
@@ -155,8 +157,8 @@ def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.Field]) ->
 
 
 def _as_read(field: types.Field, own: dict[str, types.ColumnType]) -> types.Field:
-    there = own.get(field["name"])
-    return field if there is None else {**field, "type": readable_as(there, field["type"])}
+    own_type = own.get(field["name"])
+    return field if own_type is None else {**field, "type": readable_as(own_type, field["type"])}
 
 
 def _frame(task: HasSession, store: Store, group: _Group) -> DataFrame:
@@ -212,10 +214,10 @@ def _conformed(frame: DataFrame, schema: Sequence[types.Field]) -> DataFrame:
     """The same rows with the schema's columns, in its order."""
     from pyspark.sql import functions as F
 
-    there = set(frame.columns)
+    present = set(frame.columns)
     return frame.select(
         [
-            (F.col(backticked(f["name"])) if f["name"] in there else F.lit(None))
+            (F.col(backticked(f["name"])) if f["name"] in present else F.lit(None))
             .cast(ddl_type(f))
             .alias(f["name"])
             for f in schema

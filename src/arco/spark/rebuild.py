@@ -204,9 +204,9 @@ def _computed(lines: DataFrame) -> StageOutput:
     from pyspark import StorageLevel
     from pyspark.sql import functions as F
 
-    kept = lines.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
-    (stages,) = kept.where(F.col("kind") == FACT).agg(F.collect_set("stage")).collect()[0]
-    return StageOutput(kept, frozenset(stages))
+    checkpoint = lines.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+    (stages,) = checkpoint.where(F.col("kind") == FACT).agg(F.collect_set("stage")).collect()[0]
+    return StageOutput(checkpoint, frozenset(stages))
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -170,8 +170,8 @@ def process_conf(
         conf["spark.jars.packages"] = ",".join(settings.packages)
     conf |= settings.conf
     own = ("-Xss4m", "-Duser.timezone=UTC", *(_C1 if settings.fast_start else ()), *jvm_options)
-    asked = settings.conf.get("spark.driver.extraJavaOptions", "")
-    conf["spark.driver.extraJavaOptions"] = " ".join((*own, asked)).strip()
+    configured = settings.conf.get("spark.driver.extraJavaOptions", "")
+    conf["spark.driver.extraJavaOptions"] = " ".join((*own, configured)).strip()
     return conf
 
 

@@ -82,7 +82,7 @@ def write_frame(
     try:
         _run(store, folder, frame, columns, options)
         check()
-        footers = _kept(store, folder)
+        footers = _used_files(store, folder)
         if options.files is None and _is_small(footers, columns, options):
             footers = (_joined(store, folder, footers, options),)
         _settle(store, folder, footers)
@@ -174,7 +174,7 @@ def _check_frame(frame: DataFrame, columns: Sequence[types.Field], options: Writ
 # -- files --------------------------------------------------------------------------------
 
 
-def _kept(store: Store, folder: str) -> tuple[Footer, ...]:
+def _used_files(store: Store, folder: str) -> tuple[Footer, ...]:
     """The files that have rows, or one that has none; whatever else is there goes."""
     files = []
     for meta in store.list(f"{folder}/"):
@@ -193,12 +193,12 @@ def _kept(store: Store, folder: str) -> tuple[Footer, ...]:
             f"Spark has written the output, but there are no files at {spark_url(store, folder)}",
             "a cluster needs a store that all its machines can reach: a bucket, or a shared disk",
         )
-    kept = [footer for footer in footers if footer.metadata.num_rows] or footers[:1]
-    names = {footer.path for footer in kept}
+    used = [footer for footer in footers if footer.metadata.num_rows] or footers[:1]
+    names = {footer.path for footer in used}
     for footer in footers:
         if footer.path not in names:
             store.delete(footer.path)
-    return tuple(kept)
+    return tuple(used)
 
 
 def _is_small(

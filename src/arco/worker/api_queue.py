@@ -132,8 +132,8 @@ class ApiQueue:
         with self._changed:
             while not self._stopped:
                 idle_threads = self._waiting - len(self._arrived)
-                taken = capacity.taken
-                free = capacity.slots - taken.slots
+                reserved = capacity.taken
+                free = capacity.slots - reserved.slots
                 if idle_threads > 0 and free > 0:
                     return ClaimRequest(
                         token=token,
@@ -141,8 +141,8 @@ class ApiQueue:
                         slots=capacity.slots,
                         memory_mib=capacity.memory_mib,
                         free_slots=free,
-                        free_memory_mib=max(0, capacity.memory_mib - taken.memory_mib),
-                        wait_s=BUSY_WAIT_S if taken.slots else IDLE_WAIT_S,
+                        free_memory_mib=max(0, capacity.memory_mib - reserved.memory_mib),
+                        wait_s=BUSY_WAIT_S if reserved.slots else IDLE_WAIT_S,
                     )
                 self._changed.wait(0.5)
         return None

@@ -352,7 +352,7 @@ class Attempt:
         gate = strongest(self._checks)
         if gate in ("fail_task", "fail_run"):
             return recordable(self._shared.store, self._refused(gate, output, lineage))
-        mine = OutputCommit(
+        commit = OutputCommit(
             materialization=output,
             checks=tuple(self._checks),
             gate=gate,
@@ -360,7 +360,7 @@ class Attempt:
             lineage=lineage,
         )
         # What the log cannot take must be known before the marker says that this output counts.
-        fitting = recordable(self._shared.store, self._succeeded(mine, adopted=False))
+        fitting = recordable(self._shared.store, self._succeeded(commit, adopted=False))
         self._stopping.check()
         return self._succeeded(*commit_output(self._shared.store, request, commit_of(fitting)))
 

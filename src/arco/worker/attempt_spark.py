@@ -134,11 +134,11 @@ class AttemptSpark:
             self._watching.start()
 
     def _watch(self) -> None:
-        task, asked = self.task, 0
+        task, polls = self.task, 0
         while not self._left.wait(STOP_S):
             if self._stopping.stopping():
                 task.cancel()
-            elif (asked := asked + 1) % round(WATCH_S / STOP_S) == 0:
+            elif (polls := polls + 1) % round(WATCH_S / STOP_S) == 0:
                 seen = task.progress()  # also where nobody shows it: Spark forgets what jobs took
                 if self.shows_progress and seen is not None:
                     self._process.progress(seen.percent, seen.text)

@@ -31,16 +31,16 @@ _decoder = msgspec.json.Decoder(OutputCommit)
 
 
 def commit_output(
-    store: Store, request: TaskRequest, mine: OutputCommit
+    store: Store, request: TaskRequest, commit: OutputCommit
 ) -> tuple[OutputCommit, bool]:
     """The task's output, and whether it is another attempt's. Unavailable: it is not known."""
     path = _marker(request)
-    body = seal(canonical.encode(mine))
+    body = seal(canonical.encode(commit))
     unknown: Unavailable | None = None
     for _ in range(ATTEMPTS):
         try:
             store.put(path, body)
-            return mine, False
+            return commit, False
         except (AlreadyExists, Unavailable) as error:
             try:
                 winner = committed(store, request)
@@ -48,7 +48,7 @@ def commit_output(
                 unknown = again
                 continue
             if winner is not None:
-                return winner, _id(winner) != _id(mine)
+                return winner, _id(winner) != _id(commit)
             unknown = error if isinstance(error, Unavailable) else None
     raise unknown or Unavailable(
         f"marker {path} was deleted while committing",

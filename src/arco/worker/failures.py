@@ -144,7 +144,7 @@ def classify(
     What is for the asset's author to mend, and shows no line of theirs, is placed at the
     asset's declaration. Texts are redacted before they are cut: half a secret is one too.
     """
-    info = _asked_for_by_nobody(_understood(error, spark, folder))
+    info = _unrequested_termination(_understood(error, spark, folder))
     if request is not None and request.sensor is not None and info.hint == _USER_HINT:
         info = msgspec.structs.replace(info, hint=_SENSOR_HINT.format(name=request.asset))
     file, line = _place(error, folder)
@@ -167,7 +167,7 @@ def _understood(error: BaseException, spark: SparkFailure | None, folder: Path |
     return _judged(error, folder) if failure is None else _of_spark(error, failure, folder)
 
 
-def _asked_for_by_nobody(info: ErrorInfo) -> ErrorInfo:
+def _unrequested_termination(info: ErrorInfo) -> ErrorInfo:
     """What was asked for comes as an exception of ours; a job may also be ended by others."""
     if info.code != "cancelled.spark":
         return info
@@ -352,9 +352,9 @@ def _trim(trace: traceback.TracebackException) -> None:
 
     A stack of nothing else stays, for then the mistake may be ours.
     """
-    kept = [frame for frame in trace.stack if not _is_ours(frame.filename)]
-    if kept:
-        trace.stack = traceback.StackSummary.from_list(kept)
+    user_frames = [frame for frame in trace.stack if not _is_ours(frame.filename)]
+    if user_frames:
+        trace.stack = traceback.StackSummary.from_list(user_frames)
     for other in (trace.__cause__, trace.__context__, *(trace.exceptions or ())):
         if other is not None:
             _trim(other)

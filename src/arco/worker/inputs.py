@@ -101,8 +101,8 @@ def _no_column(
     ref: InputRef, newest: MaterializationRef, schema: pa.Schema, name: str
 ) -> TaskFailed:
     key = PartitionKey.parse(newest.partition)
-    there = with_dimensions(schema.empty_table(), key).column_names
-    hint = did_you_mean(name, there) or f"its columns: {', '.join(there)}"
+    names = with_dimensions(schema.empty_table(), key).column_names
+    hint = did_you_mean(name, names) or f"its columns: {', '.join(names)}"
     return failed("user_code", "input.column", f"{ref.asset} has no column {name!r}", hint)
 
 
@@ -117,10 +117,10 @@ def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same rows with the schema's columns, which are null where the table has none."""
-    there = set(table.column_names)
+    present = set(table.column_names)
     columns = [
         table.column(each.name).cast(each.type)
-        if each.name in there
+        if each.name in present
         else pa.nulls(table.num_rows, each.type)
         for each in schema
     ]
@@ -164,9 +164,9 @@ def _read_whole(store: Store, meta: ObjectMeta) -> ColumnsRead:
 
 def with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
     """As Spark has it, which does not tell names apart by case."""
-    there = {name.lower() for name in table.column_names}
+    present = {name.lower() for name in table.column_names}
     for name, value in key.dimensions.items():
-        if name.lower() not in there:
+        if name.lower() not in present:
             column = pa.repeat(pa.scalar(value, scalar_type(value)), table.num_rows)
             table = table.append_column(name, column)
     return table

@@ -42,8 +42,8 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     written_gib: Decimal | None = None
 
     def over(self, other: Prices) -> Prices:
-        mine, others = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
-        return Prices(**{name: others[name] if v is None else v for name, v in mine.items()})
+        own, base = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
+        return Prices(**{name: base[name] if v is None else v for name, v in own.items()})
 
 
 class _PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

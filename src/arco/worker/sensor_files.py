@@ -71,15 +71,17 @@ def new_files(store: Store, cursor: str, *, pattern: str, existing: bool) -> New
                 yield listed
 
     new = heapq.nsmallest(AT_A_TIME + 1, unseen())
-    taken, rest = new[:AT_A_TIME], new[AT_A_TIME:]
-    next_cursor = _cursor([*seen, *taken], before.floor, rest[0].modified if rest else None)
+    page, remaining = new[:AT_A_TIME], new[AT_A_TIME:]
+    next_cursor = _cursor(
+        [*seen, *page], before.floor, remaining[0].modified if remaining else None
+    )
     files = tuple(
         SensorFile(each.path, each.size, each.modified, f"{store.url.rstrip('/')}/{each.path}")
-        for each in taken
+        for each in page
     )
     if not files:  # that something was deleted is no reason to write
         next_cursor = cursor or next_cursor
-    return NewFiles(files, next_cursor, bool(rest))
+    return NewFiles(files, next_cursor, bool(remaining))
 
 
 def request_key(files: tuple[SensorFile, ...]) -> str:

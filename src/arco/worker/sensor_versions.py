@@ -54,9 +54,9 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
         for version, row in rows.values()
         if row is not None and row.asset_id == asset_id
     )
-    taken, rest = new[:AT_A_TIME], new[AT_A_TIME:]
-    while rest and rest[0][0] == taken[-1][0]:  # of one event
-        taken.append(rest.pop(0))
+    page, remaining = new[:AT_A_TIME], new[AT_A_TIME:]
+    while remaining and remaining[0][0] == page[-1][0]:  # of one event
+        page.append(remaining.pop(0))
     versions = [
         WatchedVersion(
             asset=asset,
@@ -65,10 +65,10 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
             version=row.version,
             rows=row.rows,
         )
-        for _, _, row in taken
+        for _, _, row in page
     ]
-    if rest:
-        return NewVersions(versions=versions, cursor=str(taken[-1][0]), more=True)
+    if remaining:
+        return NewVersions(versions=versions, cursor=str(page[-1][0]), more=True)
     moves = bool(versions) or snapshot.position - position > FAR_BEHIND
     return NewVersions(versions=versions, cursor=str(snapshot.position) if moves else None)
 

@@ -453,9 +453,9 @@ class Worker:
         runs = {request.run_id for request in tasks}
         if not runs:
             return
-        gone = self.cancelled(runs)
+        cancelled_runs = self.cancelled(runs)
         for working in list(self._working.values()):
-            if working.request.run_id in gone:
+            if working.request.run_id in cancelled_runs:
                 working.stop = True
 
     def beat(self) -> None:

@@ -196,7 +196,7 @@ class _SparkLink:
         answer = self.ask(messages.SparkDoubted(port))
         if not isinstance(answer, messages.SparkStatus):
             return JvmStatus(True, None, "")
-        return JvmStatus(answer.gone, answer.exit_status, answer.reason)
+        return JvmStatus(answer.ended, answer.exit_status, answer.reason)
 
     def joined(self, tags: tuple[str, ...]) -> None:
         self.frames.send(messages.SparkJoined(tags))

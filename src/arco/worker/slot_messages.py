@@ -68,9 +68,9 @@ class SparkAddress(Struct, frozen=True, tag=True):
 
 
 class SparkStatus(Struct, frozen=True, tag=True):
-    """Whether the worker's JVM is gone, and how it ended."""
+    """Whether the worker's JVM has ended, and how."""
 
-    gone: bool
+    ended: bool
     exit_status: int | None = None
     reason: str = ""
 

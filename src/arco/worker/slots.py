@@ -78,23 +78,23 @@ class SlotHost:
     def _start(self) -> socket.socket:
         if self._connection is not None:
             return self._connection
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            process = launch(theirs.fileno())
-        self._connection = ours
+        own_end, host_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with host_end:
+            process = launch(host_end.fileno())
+        self._connection = own_end
         threading.Thread(
-            target=self._listen, args=(ours, process), name="slot-host", daemon=True
+            target=self._listen, args=(own_end, process), name="slot-host", daemon=True
         ).start()
-        return ours
+        return own_end
 
     def fork(self, setup: messages.Setup, artifact: str) -> Slot:
         """A new slot, which may not have started yet."""
-        ours, theirs = socket.socketpair()
+        own_end, slot_end = socket.socketpair()
         out, out_of_slot = os.pipe()
         error, error_of_slot = os.pipe()
-        descriptors = [theirs.fileno(), out_of_slot, error_of_slot]
+        descriptors = [slot_end.fileno(), out_of_slot, error_of_slot]
         with self._lock:
-            slot = Slot(next(self._numbers), artifact, self, messages.Frames(ours), (out, error))
+            slot = Slot(next(self._numbers), artifact, self, messages.Frames(own_end), (out, error))
             self._slots[slot.number] = slot
             try:
                 packet = messages.encode(messages.ForkSlot(slot.number))
@@ -104,7 +104,7 @@ class SlotHost:
                 slot.end(None)
                 log.error("a slot could not be started: %s", problem)
             finally:
-                theirs.close()
+                slot_end.close()
                 os.close(out_of_slot)
                 os.close(error_of_slot)
         slot.send(setup)
@@ -318,13 +318,13 @@ class SlotPool:
 
     def give_back(self, slot: Slot) -> None:
         """Keep it for the next task of its artifact if it is as it was, and end it if not."""
-        kept = slot.reusable and not slot.is_over
+        reusable = slot.reusable and not slot.is_over
         slot.idle_since = self._clock.monotonic()
         with self._lock:
             self._busy -= 1
-            if kept:
+            if reusable:
                 self._idle.append(slot)
-        if not kept:
+        if not reusable:
             slot.close()
 
     def end_idle(self) -> None:

@@ -131,10 +131,10 @@ class TimeWindow(Struct, frozen=True, tag="time_window", omit_defaults=True, gc=
     dimension: str = ""
     """The downstream's time dimension; empty for that of the same name, or else the only one."""
 
-    def followed(self, theirs: str, upstream: abc.Sequence[str], own: abc.Sequence[str]) -> str:
+    def followed(self, name: str, upstream: abc.Sequence[str], own: abc.Sequence[str]) -> str:
         """Which of its `own` time dimensions a downstream means; empty if that is not clear."""
-        if self.dimension or theirs in own:
-            return self.dimension or theirs
+        if self.dimension or name in own:
+            return self.dimension or name
         return own[0] if len(own) == len(upstream) == 1 else ""
 
 

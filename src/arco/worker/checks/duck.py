@@ -92,16 +92,18 @@ class DuckEngine:
         return not isinstance(need, OrphanRows)
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
-        asked = ", ".join(_aggregate(need) for need in needs)
+        aggregates = ", ".join(_aggregate(need) for need in needs)
         # Every row is looked at anyway.
-        return list(self.query(f"SELECT {asked} FROM {self._relation()}", without=_TRUSTING)[0])
+        return list(
+            self.query(f"SELECT {aggregates} FROM {self._relation()}", without=_TRUSTING)[0]
+        )
 
     def apart(self, need: Need) -> int:
         match need:
             case DuplicateRows():
                 keys = _keys(need)
-                there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-                source = f"FROM {self._relation()} WHERE {there}"
+                not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+                source = f"FROM {self._relation()} WHERE {not_null}"
                 different = f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(keys)} {source})"
                 sql = f"SELECT (SELECT count(*) {source}) - ({different})"
             case OrphanRows():
@@ -119,9 +121,9 @@ class DuckEngine:
                 sql = f"SELECT * FROM {self._narrow(first)} WHERE {_misfit(need)}"
             case DuplicateRows():
                 keys = ", ".join(_keys(need))
-                there = " AND ".join(f"{key} IS NOT NULL" for key in _keys(need))
+                not_null = " AND ".join(f"{key} IS NOT NULL" for key in _keys(need))
                 twice = (
-                    f"SELECT {keys} FROM {self._relation()} WHERE {there} "
+                    f"SELECT {keys} FROM {self._relation()} WHERE {not_null} "
                     f"GROUP BY {keys} HAVING count(*) > 1 LIMIT {SAMPLED}"
                 )
                 sql = f"SELECT * FROM {self._narrow(first)} WHERE ({keys}) IN ({twice})"
@@ -131,12 +133,12 @@ class DuckEngine:
         return self._rows(f"{sql} LIMIT {SAMPLED}")
 
     def _orphans(self, need: OrphanRows, relation: str = "") -> str:
-        ours, theirs = comparable(_SQL, need.column), comparable(_SQL, need.target_column)
+        value, target_value = comparable(_SQL, need.column), comparable(_SQL, need.target_column)
         key, target = quoted(unused(self._columns.names)), self.table_of(need.target)
         return (
-            f"(SELECT *, {ours} AS {key} FROM {relation or self._relation()} "
-            f"WHERE {ours} IS NOT NULL) "
-            f"ANTI JOIN (SELECT {theirs} AS {key} FROM {target}) USING ({key})"
+            f"(SELECT *, {value} AS {key} FROM {relation or self._relation()} "
+            f"WHERE {value} IS NOT NULL) "
+            f"ANTI JOIN (SELECT {target_value} AS {key} FROM {target}) USING ({key})"
         )
 
     def query(self, sql: str, *, without: str = "") -> list[tuple[Any, ...]]:

@@ -105,13 +105,13 @@ class _Evaluation:
         done: list[Prepared] = []
         flaws: list[UnsuitableCheck] = []
         for at, check in enumerate(checks):
-            asked = CheckRequest(check, self._subject, self._columns, self._around)
+            request = CheckRequest(check, self._subject, self._columns, self._around)
             try:
-                need = need_of(asked)
+                need = need_of(request)
                 columns = (
                     ()
                     if isinstance(need, ProvenFinding | PythonCall | FalseRows)
-                    else asked.columns
+                    else request.columns
                 )
                 prepared = Prepared(at, check, columns, need)
                 self._approve(prepared)
@@ -153,10 +153,10 @@ class _Evaluation:
         pending = [p for p in prepared if not isinstance(p.need, ProvenFinding | PythonCall)]
         pending = [each for each in pending if each.at not in self._findings]
         for engine in self._engines(pending):
-            mine = [p for p in pending if p.at not in self._findings and engine.can(_asked(p))]
-            self._pass(engine, [each for each in mine if engine.fuses(_asked(each))])
-            for each in mine:
-                if not engine.fuses(_asked(each)):
+            supported = [p for p in pending if p.at not in self._findings and engine.can(_need(p))]
+            self._pass(engine, [each for each in supported if engine.fuses(_need(each))])
+            for each in supported:
+                if not engine.fuses(_need(each)):
                     self._apart(engine, each)
         for each in pending:
             self._findings.setdefault(each.at, Finding("error", message=NO_SPARK))
@@ -188,7 +188,7 @@ class _Evaluation:
             began = self._around.clock.monotonic()
             try:
                 with limited(self._around, seconds, engine.stop):
-                    counts = engine.fused([_asked(each) for each in group])
+                    counts = engine.fused([_need(each) for each in group])
             except CheckTimeout as slow:
                 late = [each for each in group if self._seconds(each) <= seconds]
                 self._fail(late, str(slow), engine)
@@ -217,7 +217,7 @@ class _Evaluation:
         began, seconds = self._around.clock.monotonic(), self._seconds(each)
         try:
             with limited(self._around, seconds, engine.stop):
-                count = engine.apart(_asked(each))
+                count = engine.apart(_need(each))
         except CheckTimeout as slow:
             self._fail([each], str(slow), engine)
         except CheckEngineError as error:
@@ -297,7 +297,7 @@ class _Evaluation:
         return int((self._around.clock.monotonic() - began) * 1_000)
 
 
-def _asked(each: Prepared) -> Need:
+def _need(each: Prepared) -> Need:
     assert not isinstance(each.need, ProvenFinding | PythonCall)
     return each.need
 

@@ -47,8 +47,8 @@ class SparkCheckEngine:
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
         names = (f"{self._aggregate(need)} AS m{at}" for at, need in enumerate(needs))
-        asked = list(names)
-        return list(self._try(lambda: self.frame.selectExpr(*asked).first()))
+        aggregates = list(names)
+        return list(self._try(lambda: self.frame.selectExpr(*aggregates).first()))
 
     def apart(self, need: Need) -> int:
         match need:
@@ -113,18 +113,21 @@ class SparkCheckEngine:
 
     def _groups(self, need: DuplicateRows) -> Any:
         keys = self._keys(need)
-        there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-        keyed = self.frame.selectExpr(*self._keyed(need)).where(there)
+        not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+        keyed = self.frame.selectExpr(*self._keyed(need)).where(not_null)
         return keyed.groupBy(*keys).count().withColumnRenamed("count", "n")
 
     def _orphans(self, need: OrphanRows, *, only_key: bool) -> Any:
         assert self._around.frame is not None
         target = self._around.frame(need.target.ref)
         other = SparkSql(lambda text: _type_of(target, text))
-        ours, theirs = comparable(self._sql, need.column), comparable(other, need.target_column)
-        key, kept = self._key, [] if only_key else ["*"]
-        left = self.frame.selectExpr(*kept, f"{ours} AS {key}").where(f"{key} IS NOT NULL")
-        return left.join(target.selectExpr(f"{theirs} AS {key}"), on=key, how="left_anti")
+        value, target_value = (
+            comparable(self._sql, need.column),
+            comparable(other, need.target_column),
+        )
+        key, columns = self._key, [] if only_key else ["*"]
+        left = self.frame.selectExpr(*columns, f"{value} AS {key}").where(f"{key} IS NOT NULL")
+        return left.join(target.selectExpr(f"{target_value} AS {key}"), on=key, how="left_anti")
 
     # -- before anything runs -------------------------------------------------------------
 

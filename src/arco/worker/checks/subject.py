@@ -37,8 +37,12 @@ class File:
     @cached_property
     def added(self) -> dict[str, Scalar]:
         """Dimensions that are no columns of the file; names do not differ by case alone."""
-        there = {name.lower() for name in self.names}
-        return {name: value for name, value in self.dimensions.items() if name.lower() not in there}
+        column_names = {name.lower() for name in self.names}
+        return {
+            name: value
+            for name, value in self.dimensions.items()
+            if name.lower() not in column_names
+        }
 
     @cached_property
     def collated(self) -> frozenset[str]:

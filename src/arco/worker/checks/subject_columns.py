@@ -123,8 +123,8 @@ def _position(names: Sequence[str], name: str) -> int | None:
 
 def unused(names: Sequence[str]) -> str:
     """What no column's name begins with: for columns of a query's own."""
-    taken, prefix = [name.lower() for name in names], "_k"
-    while any(name.startswith(prefix) for name in taken):
+    existing, prefix = [name.lower() for name in names], "_k"
+    while any(name.startswith(prefix) for name in existing):
         prefix = f"_{prefix}"
     return prefix
 
