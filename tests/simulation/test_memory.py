@@ -85,7 +85,7 @@ def test_finished_runs_leave_every_structure_of_an_orchestrator(
         rows.append(life.rows())
     assert max(rows[24:]) <= 1.2 * max(rows[:24])
     files = life.orchestrator.workspace.core.files
-    assert files._used == sum(map(real_bytes, files._kept.values())) <= BUDGET
+    assert files._used == sum(map(real_bytes, files._cache.values())) <= BUDGET
     assert len(life.orchestrator.orchestrator.performer.reported_at) <= 1_000
 
 

@@ -202,7 +202,7 @@ def test_what_stopped_being_current_within_the_window_stays(lake: Lake) -> None:
     report = collect(lake)
     assert report.given_up == []
     assert lake.present() == set(made)
-    for number in range(lake.w.manifests.kept().generation, lake.w.read.snapshot().generation + 1):
+    for number in range(lake.w.manifests.floor().generation, lake.w.read.snapshot().generation + 1):
         lake.w.read.snapshot(Generation(number))
     check_readable(lake.w)
 

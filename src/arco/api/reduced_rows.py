@@ -145,10 +145,10 @@ def _seen_assets(project: str, seen: RowVisibility) -> int:
     return sum(row.assets for row in owned if row is not None)
 
 
-def _asked_for(request: str, seen: RowVisibility) -> str:
+def _without_deployments(request: str, seen: RowVisibility) -> str:
     """Without the deployments that it is planned with, of all projects."""
-    asked = msgspec.structs.replace(decode_request(request), deployments=())
-    return msgspec.json.encode(asked).decode()
+    plan_request = msgspec.structs.replace(decode_request(request), deployments=())
+    return msgspec.json.encode(plan_request).decode()
 
 
 _NO_LINKS: Final = _all_of(
@@ -165,8 +165,8 @@ REDUCED: Final[Mapping[str, Reduce]] = {
     "orchestration.deployments": _deployments,
     "orchestration.projects": _replaced("reads", _only(RowVisibility.asset)),
     "orchestration.tasks": _NO_LINKS,
-    "orchestration.run_requests": _replaced("request", _asked_for),
-    "automation.backfills": _replaced("request", _asked_for),
+    "orchestration.run_requests": _replaced("request", _without_deployments),
+    "automation.backfills": _replaced("request", _without_deployments),
     "catalog.contracts": _replaced("consumer_ids", _only(RowVisibility.asset_id)),
     "ingest.outputs": _replaced("input_ids", _only(RowVisibility.asset_id)),
     "automation.freshness_policies": _replaced("upstream", _only(RowVisibility.asset)),

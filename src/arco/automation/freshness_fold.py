@@ -320,8 +320,8 @@ def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
     if row is not None and e.due_at <= row.due_at:
         return
     key = request_key(e.asset_id, e.series, e.due_at)
-    asked = FreshnessRequestRow(e.asset_id, e.series, e.asked + 1, e.due_at, key)
-    yield Put(FRESHNESS_REQUESTS, asked)
+    request_row = FreshnessRequestRow(e.asset_id, e.series, e.asked + 1, e.due_at, key)
+    yield Put(FRESHNESS_REQUESTS, request_row)
     request = PlanRequest(selection=(e.asset,), partitions=e.partitions, force=e.force)
     named = f"{e.asset} {' '.join(e.partitions)}".strip()
     yield Emit(

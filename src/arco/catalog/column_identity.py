@@ -72,13 +72,13 @@ def identified(
         if pair.rename is not None
     ]
     former = _former_names(rows, asset_id, existing) if matching.added else {}
-    taken = set(ids.values())
+    used = set(ids.values())
     for ordinal, each in enumerate(columns):
         if each.name in ids:
             continue
         id = former.get(each.name, "")
-        ids[each.name] = id if id and id not in taken else column_id(fact.id, ordinal)
-        taken.add(ids[each.name])
+        ids[each.name] = id if id and id not in used else column_id(fact.id, ordinal)
+        used.add(ids[each.name])
     return tuple(replace(each, column_id=ids[each.name]) for each in columns), renames
 
 

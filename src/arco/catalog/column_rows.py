@@ -38,10 +38,10 @@ def show_actual(
 ) -> Iterator[Change]:
     """Make the rows of columns those of a version, instead of the registry's current one."""
     asset_id, number, columns = registry.asset_id, version.version, version.decoded_columns()
-    rest = {row.column_id: row for row in rows.scan(COLUMNS, asset_id)}
-    ids = set(rest)
+    remaining = {row.column_id: row for row in rows.scan(COLUMNS, asset_id)}
+    ids = set(remaining)
     for ordinal, each in enumerate(columns):
-        row = rest.pop(each.column_id, None) or new_column(
+        row = remaining.pop(each.column_id, None) or new_column(
             fact, (asset_id, each.column_id), Column(name=each.name, type=""), ordinal, "", UNSAID
         )
         actual = replace(
@@ -59,17 +59,17 @@ def show_actual(
         )
         yield from put_column(fact, row, actual, touch=row.column_id not in ids)
     names = [each.name for each in columns]
-    yield from _forget_oldest(rows, fact, asset_id, rest.values())
-    for row in rest.values():
+    yield from _forget_oldest(rows, fact, asset_id, remaining.values())
+    for row in remaining.values():
         lacks = bool(row.declared_by) and not is_inside(row.name, names)
-        gone = replace(
+        inactive = replace(
             row,
             actual_type="",
             last_version=registry.current if row.actual_type else row.last_version,
             lacking_version=number if lacks else 0,
             status="Active" if row.declared_by else "Inactive",
         )
-        yield from put_column(fact, row, gone)
+        yield from put_column(fact, row, inactive)
 
 
 def _forget_oldest(

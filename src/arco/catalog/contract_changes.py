@@ -74,11 +74,11 @@ def _changes(
     for name in WORDS:
         if getattr(old, name) != getattr(new, name):
             yield ContractChange("words", name, f"{name} was changed")
-    gone = [each for each in old.consumers if each not in new.consumers]
-    came = [each for each in new.consumers if each not in old.consumers]
-    for each in gone:
+    removed = [each for each in old.consumers if each not in new.consumers]
+    added = [each for each in new.consumers if each not in old.consumers]
+    for each in removed:
         yield ContractChange("words", "consumers", f"{each} is no consumer any more")
-    for each in came:
+    for each in added:
         yield ContractChange("words", "consumers", f"{each} is a consumer")
 
 

@@ -175,8 +175,8 @@ class GovernanceReader:
         for value in self._values(self._of_namespace(namespace), "", namespace):
             if value.field not in governance.INHERITED:
                 continue
-            taken = value.entry in own["tags"] if value.field == "tags" else own[value.field]
-            in_effect = value.in_effect and not taken
+            overridden = value.entry in own["tags"] if value.field == "tags" else own[value.field]
+            in_effect = value.in_effect and not overridden
             yield msgspec.structs.replace(value, in_effect=in_effect)
 
     def deprecations(self) -> dict[str, str]:

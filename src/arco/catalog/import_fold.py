@@ -45,8 +45,8 @@ def import_columns(
     for before, row, _ in imported:
         after = replace(row, **statements.effective(row.column_id))
         changes += put_column(fact, before or after, after, touch=before is None)
-    gone = [row for row in existing if row.column_id not in ids]
-    return changes + _without(fact, gone, statements)
+    removed = [row for row in existing if row.column_id not in ids]
+    return changes + _without(fact, removed, statements)
 
 
 def end_import(rows: Rows, fact: Fact, asset_id: str, statements: AssetStatements) -> list[Change]:

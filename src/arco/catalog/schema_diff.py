@@ -30,9 +30,9 @@ def schema_version(schema: AssetSchema, key: str, text: str) -> SchemaVersionRow
     for row in schema.versions:
         if row.version == number:
             return row
-    kept = ", ".join(str(row.version) for row in schema.versions)
+    numbers = ", ".join(str(row.version) for row in schema.versions)
     what = f"{text} version" if text in words else f"version {text}"
-    raise NotFound(f"the schema of {key} has no {what}", hint=f"versions: {kept}")
+    raise NotFound(f"the schema of {key} has no {what}", hint=f"versions: {numbers}")
 
 
 def schema_difference(

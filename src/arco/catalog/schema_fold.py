@@ -153,10 +153,10 @@ def _register(
         return
     before = _current(rows, registry)
     number = registry.hashes.get(digest, 0)
-    kept = rows.get(SCHEMA_VERSIONS, e.asset_id, number) if number else None
+    stored = rows.get(SCHEMA_VERSIONS, e.asset_id, number) if number else None
     existing = rows.scan(COLUMNS, e.asset_id)
     renames: list[ColumnRenameRow] = []
-    if kept is None:
+    if stored is None:
         number = registry.versions + 1
         columns, renamed = identified(rows, fact, before, columns, existing, e.asset_id)
         renames = list(rename_rows(rows, fact, e.asset_id, renamed, number))
@@ -166,8 +166,8 @@ def _register(
         version = _version(fact, e.asset_id, number, digest, columns, base, renames=governed)
         registry = replace(registry, versions=number, hashes={**registry.hashes, digest: number})
     else:
-        version = kept
-        renames = list(renames_out(rows, fact, e.asset_id, kept.decoded_columns(), number))
+        version = stored
+        renames = list(renames_out(rows, fact, e.asset_id, stored.decoded_columns(), number))
     first = not version.run_id
     version = replace(
         version,
@@ -324,10 +324,10 @@ def _keep_few(rows: Rows, registry: SchemaRegistryRow) -> Iterator[Change]:
     """The registry's row, and no more versions than are kept."""
     pinned = {registry.current, registry.declared, registry.versions}
     old = [n for n in registry.hashes.values() if n <= registry.versions - VERSIONS_KEPT]
-    gone = set(old) - pinned
-    for number in sorted(gone):
+    expired = set(old) - pinned
+    for number in sorted(expired):
         yield Delete(SCHEMA_VERSIONS, (registry.asset_id, number))
-    hashes = {digest: n for digest, n in registry.hashes.items() if n not in gone}
+    hashes = {digest: n for digest, n in registry.hashes.items() if n not in expired}
     yield Put(SCHEMA_REGISTRY, replace(registry, hashes=hashes))
 
 
@@ -438,11 +438,11 @@ def _declare_version(
         yield Put(SCHEMA_VERSIONS, version)
         registry = replace(registry, versions=number, hashes={**registry.hashes, digest: number})
     elif columns:
-        kept = rows.get(SCHEMA_VERSIONS, registry.asset_id, number)
-        if kept is not None:
-            yield Put(SCHEMA_VERSIONS, replace(kept, declared=True))
+        stored = rows.get(SCHEMA_VERSIONS, registry.asset_id, number)
+        if stored is not None:
+            yield Put(SCHEMA_VERSIONS, replace(stored, declared=True))
             if before is not None:
-                yield from _end_accepted(rows, before, kept)
+                yield from _end_accepted(rows, before, stored)
     yield from _keep_few(rows, replace(registry, declared=number, declared_hash=digest))
 
 

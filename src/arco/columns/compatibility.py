@@ -170,33 +170,37 @@ def matched(
 
 def _inferred(
     old: Sequence[SchemaColumn],
-    rest: Mapping[str, SchemaColumn],
+    remaining: Mapping[str, SchemaColumn],
     added: Sequence[SchemaColumn],
     new: Sequence[SchemaColumn],
     renames: Mapping[str, str],
 ) -> Iterator[ColumnPair]:
-    by_case = {each.name.lower(): each for each in rest.values()}
-    by_field = {-1 if each.field_id is None else each.field_id: each for each in rest.values()}
-    taken: set[str] = set()
+    by_case = {each.name.lower(): each for each in remaining.values()}
+    by_field = {-1 if each.field_id is None else each.field_id: each for each in remaining.values()}
+    used: set[str] = set()
     for each in added:
         before = by_case.get(each.name.lower())
         if before is None and each.field_id is not None:
             before = by_field.get(each.field_id)
-        if before is not None and before.name not in taken:
-            taken.add(before.name)
+        if before is not None and before.name not in used:
+            used.add(before.name)
             yield ColumnPair(before, each, "InferredRename")
-    if taken or len(rest) != 1 or len(added) != 1:
+    if used or len(remaining) != 1 or len(added) != 1:
         return
-    (gone,), (came,) = rest.values(), added
-    if gone.name in renames:
+    (removed,), (candidate,) = remaining.values(), added
+    if removed.name in renames:
         return
-    if gone.type and gone.type == came.type and list(old).index(gone) == list(new).index(came):
-        yield ColumnPair(gone, came, "InferredRename")
+    if (
+        removed.type
+        and removed.type == candidate.type
+        and list(old).index(removed) == list(new).index(candidate)
+    ):
+        yield ColumnPair(removed, candidate, "InferredRename")
 
 
 def _changes(matching: Matching, old: Sequence[SchemaColumn]) -> Iterator[SchemaChange]:
-    for gone in matching.removed:
-        yield SchemaChange("removed", gone.name, gone.name, gone.type_text)
+    for removed in matching.removed:
+        yield SchemaChange("removed", removed.name, removed.name, removed.type_text)
     for pair in matching.pairs:
         before, after = pair.old, pair.new
         name = before.name
@@ -261,17 +265,17 @@ def _part(
 def _field_changes(
     column: str, path: str, before: Iterable[Field], after: Iterable[Field]
 ) -> Iterator[SchemaChange]:
-    rest = {each["name"]: each for each in before}
+    remaining = {each["name"]: each for each in before}
     for each in after:
         inner = f"{path}.{each['name']}"
-        was = rest.pop(each["name"], None)
+        was = remaining.pop(each["name"], None)
         if was is None:
             kind: ChangeKind = "added" if each["nullable"] else "added_required"
             yield SchemaChange(kind, column, inner, "", text(each["type"]))
             continue
         yield from _part(column, inner, was, each, "type", "nullable")
-    for gone in rest.values():
-        yield SchemaChange("removed", column, f"{path}.{gone['name']}", text(gone["type"]))
+    for removed in remaining.values():
+        yield SchemaChange("removed", column, f"{path}.{removed['name']}", text(removed["type"]))
 
 
 def _is_unreadable(whole: ColumnType, decimal: ColumnType) -> bool:

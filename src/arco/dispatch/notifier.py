@@ -50,10 +50,10 @@ class Notifier:
     def act(self) -> int:
         """Claim what is due, and send what was claimed; how many of both."""
         self._acted_at = now = self._core.store_clock.estimate()
-        mine = self.outbox.claimed_by(self._name)
-        self._begun &= {(row.notification_id, row.attempts) for row in mine}
+        own_rows = self.outbox.claimed_by(self._name)
+        self._begun &= {(row.notification_id, row.attempts) for row in own_rows}
         begun = 0
-        for row in mine:
+        for row in own_rows:
             attempt = row.notification_id, row.attempts
             if attempt not in self._begun and _is_time_left(row, now):
                 self._begun.add(attempt)

@@ -320,10 +320,10 @@ class Orchestrator:
         self._signal.wake()
 
     def _take_adopted(self, head: Head) -> None:
-        taken = [id for id, run in self.board.others.items() if self.board.serves(run)]
-        if taken and self.board.generation == head.generation:
+        adopted = [id for id, run in self.board.others.items() if self.board.serves(run)]
+        if adopted and self.board.generation == head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
-            for run_id in sorted(taken):
+            for run_id in sorted(adopted):
                 self.board.adopt(run_id, snapshot)
         if self.board.misses_others and self.board.generation == head.generation:
             self.board.load_others(Snapshot(self._core.manifests, self._core.files, head))
@@ -397,8 +397,8 @@ class Orchestrator:
         if looked and alive is not None:
             if self.lookout.has_watched(now):
                 actions += zombies(board, alive, now, self._timing, seen)
-            gone = sender.gone(unstarted(board, now, self._timing))
-            actions += anti_entropy(board, now, self._timing, gone)
+            missing = sender.missing(unstarted(board, now, self._timing))
+            actions += anti_entropy(board, now, self._timing, missing)
         return actions
 
     def _dispatch(self) -> list[Action]:

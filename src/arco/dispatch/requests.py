@@ -283,23 +283,23 @@ class Requests:
         )
 
     def _personal_input(self, sources: _Sources, key: str) -> tuple[PersonalInput, ...]:
-        kept = self._personal.get((sources.run.run_id, key))
-        if kept is None:
+        inputs = self._personal.get((sources.run.run_id, key))
+        if inputs is None:
             columns = sources.versions.personal_columns(key).items()
-            kept = tuple([PersonalInput(name, kinds) for name, kinds in columns])
-            self._personal[sources.run.run_id, key] = kept
-        return kept
+            inputs = tuple([PersonalInput(name, kinds) for name, kinds in columns])
+            self._personal[sources.run.run_id, key] = inputs
+        return inputs
 
     def _id(self, sources: _Sources, key: str) -> str:
         """Of an asset that the run does not make; looked up once for each run."""
-        kept = self._ids.get((sources.run.run_id, key))
-        if kept is None:
+        asset_id = self._ids.get((sources.run.run_id, key))
+        if asset_id is None:
             try:
-                kept = sources.versions.asset_id(key)
+                asset_id = sources.versions.asset_id(key)
             except NotFound:  # it was removed after it was planned
-                kept = ""
-            self._ids[sources.run.run_id, key] = kept
-        return kept
+                asset_id = ""
+            self._ids[sources.run.run_id, key] = asset_id
+        return asset_id
 
     def _references(
         self, sources: _Sources, asset: Asset, planned: PlannedTask, inputs: tuple[InputRef, ...]

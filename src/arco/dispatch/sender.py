@@ -270,7 +270,7 @@ class Sender:
         except Error as error:
             log.warning("could not remove messages from the queue: %s", error)
 
-    def gone(self, tasks: Sequence[TaskRow]) -> set[str]:
+    def missing(self, tasks: Sequence[TaskRow]) -> set[str]:
         """Attempts among these that the queue does not have."""
         if not tasks:
             return set()

@@ -140,23 +140,23 @@ class DataCollector:
         self._expire = expire
 
     def collect(
-        self, kept: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self, keep: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
     ) -> DataGcReport:
         if dry_run:
-            return self._collect(kept or KeepFor(), True, progress)
+            return self._collect(keep or KeepFor(), True, progress)
         # The lease of the other GC: both raise the floor.
         with self._leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
                 raise Contended("another gc is running", hint="try again when it has ended")
-            return self._collect(kept or KeepFor(), False, hold.keeping(progress))
+            return self._collect(keep or KeepFor(), False, hold.keeping(progress))
 
-    def _collect(self, kept: KeepFor, dry_run: bool, progress: Progress) -> DataGcReport:
+    def _collect(self, keep: KeepFor, dry_run: bool, progress: Progress) -> DataGcReport:
         # A dry run decides nothing, and must write nothing.
         now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
         head = self._manifests.head()
         if head.generation == 0:
             return DataGcReport(dry_run, 0, 0, [], [], 0)
-        floor = wanted_floor(self._manifests, head, kept.generations, now)
+        floor = wanted_floor(self._manifests, head, keep.generations, now)
         if not dry_run:
             self._manifests.raise_floor(floor)
         pinned = {pin.generation for pin in self._pins.active(now)}
@@ -173,10 +173,10 @@ class DataCollector:
         if not dry_run:
             expired = self._give_up(given_up, progress)
             failed, given_up = len(given_up) - len(expired), expired
-        window = max(kept.generations.generations, self._manifests.age_gate)
-        longest = max(kept.logs, kept.plans, kept.markers, window)
+        window = max(keep.generations.generations, self._manifests.age_gate)
+        longest = max(keep.logs, keep.plans, keep.markers, window)
         ended = self._runs.ended(snapshot, now - longest)
-        doomed = list(self._sweepable(seen, given_up, kept, ended, now, progress))
+        doomed = list(self._sweepable(seen, given_up, keep, ended, now, progress))
         if not dry_run:
             failed += self._sweep(doomed, progress)
         return DataGcReport(dry_run, floor.generation, head.generation, given_up, doomed, failed)
@@ -238,9 +238,9 @@ class DataCollector:
         expired: list[ExpiredVersion] = []
         done = 0
         for asset_id, versions in itertools.groupby(given_up, lambda g: g.asset_id):
-            mine = list(versions)
-            for start in range(0, len(mine), BATCH):
-                part = mine[start : start + BATCH]
+            of_asset = list(versions)
+            for start in range(0, len(of_asset), BATCH):
+                part = of_asset[start : start + BATCH]
                 done += len(part)
                 if self._told(asset_id, part):
                     expired += part
@@ -260,7 +260,7 @@ class DataCollector:
         self,
         seen: _Witnessed,
         given_up: Sequence[ExpiredVersion],
-        kept: KeepFor,
+        keep: KeepFor,
         ended: EndedRuns,
         now: datetime,
         progress: Progress,
@@ -269,14 +269,14 @@ class DataCollector:
         going |= {
             m.path for m in seen.versions if m.status == VersionStatus.EXPIRED and not seen.stays(m)
         }
-        window = max(kept.generations.generations, self._manifests.age_gate)
+        window = max(keep.generations.generations, self._manifests.age_gate)
         for key, objects in itertools.groupby(self._listed(DATA, progress), _belongs_to):
             if match := FOLDER.fullmatch(key):
                 limit = now - self._manifests.age_gate
                 yield from _folder(match, list(objects), seen, going, limit)
         of_runs = (
-            (paths.COMMITS, "commit marker", max(kept.markers, window)),
-            (paths.LOGS, "log", kept.logs),
+            (paths.COMMITS, "commit marker", max(keep.markers, window)),
+            (paths.LOGS, "log", keep.logs),
         )
         for prefix, why, age in of_runs:
             for meta in self._listed(prefix, progress):
@@ -285,13 +285,13 @@ class DataCollector:
                     yield DeletableFile(meta.path, meta.size, why)
         for meta in self._listed(PLANS, progress):
             plan = meta.path.removeprefix(PLANS).removesuffix(".json")
-            limit = now - max(kept.plans, window)
+            limit = now - max(keep.plans, window)
             if _is_over(ended.plans.get(plan), plan in seen.runs.plans, meta, limit):
                 yield DeletableFile(meta.path, meta.size, "plan")
         having = {run for path, run in seen.made_by if path not in going} | seen.runs.runs
         for meta in self._listed(paths.INPUTS, progress):
             run = meta.path.removeprefix(paths.INPUTS).partition("/")[0]
-            if _is_over(ended.runs.get(run), run in having, meta, now - max(kept.plans, window)):
+            if _is_over(ended.runs.get(run), run in having, meta, now - max(keep.plans, window)):
                 yield DeletableFile(meta.path, meta.size, "list of inputs")
 
     def _listed(self, prefix: str, progress: Progress) -> Iterator[ObjectMeta]:

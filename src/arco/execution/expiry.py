@@ -122,13 +122,13 @@ def current_in(versions: Iterable[VersionInfo], thinned: Sequence[Thinned]) -> s
     Each was made before the generation, and superseded after it.
     """
     positions = [generation.position for generation in thinned]
-    kept: set[str] = set()
+    current: set[str] = set()
     for version in versions:
         at = bisect_left(positions, version.position)
         ended = version.superseded_at
         if ended is not None and at < len(thinned) and thinned[at].log_time <= ended:
-            kept.add(version.materialization_id)
-    return kept
+            current.add(version.materialization_id)
+    return current
 
 
 def give_up(

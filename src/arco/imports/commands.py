@@ -243,11 +243,11 @@ class _DbtImport:
         nodes = assets.nodes()
         staying = {id for id in nodes if id in self._rows}
         replaced = [id for id in staying if self._rows[id].asset_id != existing[id].asset_id]
-        gone = sorted(self._rows.keys() - staying)
+        removed = sorted(self._rows.keys() - staying)
         return _Change(
             assets=changed,
-            removed=[*gone, *sorted(replaced)],
-            summary=self._summary(changed, gone, len(nodes)),
+            removed=[*removed, *sorted(replaced)],
+            summary=self._summary(changed, removed, len(nodes)),
         )
 
     def _existing(self, key: str, row: ImportedNodeRow | None) -> ExistingAsset:
@@ -294,7 +294,7 @@ class _DbtImport:
         )
 
     def _summary(
-        self, changed: Sequence[ImportedAsset], gone: Sequence[str], nodes: int
+        self, changed: Sequence[ImportedAsset], removed: Sequence[str], nodes: int
     ) -> Imported:
         models = [node for node in self._project.nodes.values() if node.is_data]
         missing = sum(
@@ -315,7 +315,7 @@ class _DbtImport:
             nodes=nodes,
             added=tuple(sorted(a.key for a in others if a.node not in self._rows)),
             changed=tuple(sorted(a.key for a in others if a.node in self._rows)),
-            removed=tuple(sorted(self._rows[id].asset_key for id in gone)),
+            removed=tuple(sorted(self._rows[id].asset_key for id in removed)),
             moved=tuple(sorted(f"{a.moved_from} -> {a.key}" for a in moved)),
             normalised=self._named.normalised,
             refused=self._named.refused,

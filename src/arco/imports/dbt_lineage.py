@@ -86,8 +86,8 @@ class DbtSchemas:
         self._tables[id] = SqlTable(self._ids[id], names, whole)
 
     def table(self, database: str, schema: str, name: str) -> SqlTable | None:
-        there = self._by_name.get((schema.lower(), name.lower()), ())
-        same = [id for of, id in there if not database or not of or of == database.lower()]
+        candidates = self._by_name.get((schema.lower(), name.lower()), ())
+        same = [id for of, id in candidates if not database or not of or of == database.lower()]
         # A source and a model may be one relation: both are the same asset.
         return self._tables[same[0]] if same else None
 
@@ -140,8 +140,8 @@ def _with_snapshot_columns(
     """dbt itself makes the columns that say how long a row of a snapshot is valid."""
     if node.resource_type != "snapshot":
         return columns
-    there = {each.column.lower() for each in columns}
-    own = (name for name in names if name.lower().startswith("dbt_") and name.lower() not in there)
+    traced = {each.column.lower() for each in columns}
+    own = (name for name in names if name.lower().startswith("dbt_") and name.lower() not in traced)
     return (*columns, *(ColumnLineage(column=name, method="dbt") for name in own))
 
 

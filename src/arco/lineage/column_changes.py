@@ -46,13 +46,13 @@ def uses_changed(
     for source in sorted({*old, *new, *before, *now}):
         if (source in before) != (source in now) or old.get(source) != new.get(source):
             uses, used = new.get(source, set()), old.get(source, set())
-            there = {_place(use) for use in uses}
+            places = {_place(use) for use in uses}
             yield Emit(
                 UsesChanged(
                     source=source,
                     target=target,
                     uses=tuple(sorted(uses)),
-                    left=tuple(sorted(use for use in used if _place(use) not in there)),
+                    left=tuple(sorted(use for use in used if _place(use) not in places)),
                     ended=source not in now and source not in new,
                 )
             )

@@ -77,9 +77,9 @@ def _combined(
 ) -> Lineage:
     traced = plan is not None and bool(plan.columns)
     by_sql = _analyzed(sql, inputs, refs) if sql and not traced else None
-    ways = [way for way in (_annotated(columns), plan, by_sql) if way is not None]
-    ways.append(compare(output, inputs))
-    chosen, unmapped = _choose(output, ways)
+    traces = [trace for trace in (_annotated(columns), plan, by_sql) if trace is not None]
+    traces.append(compare(output, inputs))
+    chosen, unmapped = _choose(output, traces)
     method = _method(chosen)
     return Lineage(
         read=read,
@@ -148,13 +148,13 @@ def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSourc
 
 
 def _choose(
-    output: Sequence[ColumnInfo], ways: Sequence[TracedColumns]
+    output: Sequence[ColumnInfo], traces: Sequence[TracedColumns]
 ) -> tuple[list[ColumnLineage], list[str]]:
-    candidates = [_by_output(way, [column.name.lower() for column in output]) for way in ways]
+    candidates = [_by_output(trace, [column.name.lower() for column in output]) for trace in traces]
     chosen: list[ColumnLineage] = []
     unmapped: list[str] = []
     for at, column in enumerate(output):
-        entry = next((way[at] for way in candidates if at in way), None)
+        entry = next((trace[at] for trace in candidates if at in trace), None)
         if entry is None:
             unmapped.append(column.name)
             continue
@@ -162,18 +162,18 @@ def _choose(
     return chosen, unmapped
 
 
-def _by_output(way: TracedColumns, output: Sequence[str]) -> dict[int, ColumnLineage]:
+def _by_output(trace: TracedColumns, output: Sequence[str]) -> dict[int, ColumnLineage]:
     """The columns of one way by their positions in the output.
 
     Names differ in case at most: Spark looks at none. Those of columns without an alias are
     made by Spark, and differ from the text; they are matched by position.
     """
-    candidates = {each.column.lower(): each for each in way.columns}
+    candidates = {each.column.lower(): each for each in trace.columns}
     result = {at: candidates[name] for at, name in enumerate(output) if name in candidates}
-    if len(way.names) == len(output):
-        names, there = [name.lower() for name in way.names], set(output)
+    if len(trace.names) == len(output):
+        names, output_names = [name.lower() for name in trace.names], set(output)
         for at, name in enumerate(names):
-            if at not in result and name not in there and name in candidates:
+            if at not in result and name not in output_names and name in candidates:
                 result[at] = candidates[name]
     return result
 
@@ -198,7 +198,9 @@ def _coverage(chosen: Sequence[ColumnLineage], output: Sequence[ColumnInfo]) -> 
 
 
 def _influences(plan: TracedColumns | None, sql: TracedColumns | None) -> tuple[ColumnSource, ...]:
-    first = next((way for way in (plan, sql) if way is not None and way.columns), plan or sql)
+    first = next(
+        (trace for trace in (plan, sql) if trace is not None and trace.columns), plan or sql
+    )
     return () if first is None else first.influences
 
 
@@ -209,7 +211,7 @@ def _reason(
     plan: TracedColumns | None,
     sql: TracedColumns | None,
 ) -> str:
-    doubts = [way.reason for way in (plan, sql) if way is not None and way.reason]
+    doubts = [trace.reason for trace in (plan, sql) if trace is not None and trace.reason]
     whole = bool(chosen) and not unmapped and all(c.confidence == "high" for c in chosen)
     if whole:
         return _REASONS[method]

@@ -145,8 +145,8 @@ def _depend(
     columns = unchanged(existing, columns_of(fact, recorded))
     newest = rows.get(COVERAGE, target)
     said_at = None if newest is None else newest.names_of
-    kept = _staying(existing, recorded, sources - {source_id(ref) for ref in reads}, said_at)
-    for column in kept:
+    remaining = _remaining(existing, recorded, sources - {source_id(ref) for ref in reads}, said_at)
+    for column in remaining:
         if column.method not in IMPORTED_FROM or COLUMNS.key_of(column) not in columns:
             columns[COLUMNS.key_of(column)] = column
     coverage = coverage_of(rows, fact, recorded, is_silent=bool(sources and not reads))
@@ -163,7 +163,7 @@ def _depend(
     )
 
 
-def _staying(
+def _remaining(
     existing: Iterable[ColumnEdgeRow],
     recorded: LineageRecorded,
     unread: set[str],
@@ -173,12 +173,12 @@ def _staying(
 
     `said_at` is the time of the output before this one."""
     lineage = recorded.lineage
-    there = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
+    columns = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
     for row in existing:
-        is_there = len(there) == 1 or row.target_column in there
+        is_present = len(columns) == 1 or row.target_column in columns
         if row.method in ("manual", *IMPORTED_FROM):
             yield row
-        elif row.source in unread and is_there:
+        elif row.source in unread and is_present:
             yield msgspec.structs.replace(row, said_at=row.said_at or said_at)
 
 
@@ -206,8 +206,10 @@ def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Chang
     if rows.get(TOPOLOGIES, target) is None:
         yield Put(TOPOLOGIES, TopologyRow(target, now))
     sources = {edge.source for edge in edges.values()}
-    gone = {edge.source for edge in before} - sources
-    columns = {COLUMNS.key_of(row): row for row in _by_ids(existing, ids) if row.source not in gone}
+    removed = {edge.source for edge in before} - sources
+    columns = {
+        COLUMNS.key_of(row): row for row in _by_ids(existing, ids) if row.source not in removed
+    }
     yield from replaced(existing, columns)
     yield from uses_changed(
         target, existing, columns.values(), {edge.source for edge in before}, sources

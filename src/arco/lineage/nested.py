@@ -101,20 +101,22 @@ def _positions(names: tuple[str, ...]) -> dict[str, list[int]]:
 
 
 def with_field(flow: Flow, name: str, value: Flow) -> Flow:
-    kept = _fields(flow)
-    alike = [i for i, each in enumerate(kept.names) if each.lower() == name.lower()]
-    flows = tuple(value if i in alike else each for i, each in enumerate(kept.flows))
+    fields = _fields(flow)
+    alike = [i for i, each in enumerate(fields.names) if each.lower() == name.lower()]
+    flows = tuple(value if i in alike else each for i, each in enumerate(fields.flows))
     if alike:
-        return built(kept._replace(flows=flows))
-    return built(kept._replace(flows=(*flows, value), names=(*kept.names, name)))
+        return built(fields._replace(flows=flows))
+    return built(fields._replace(flows=(*flows, value), names=(*fields.names, name)))
 
 
 def without_field(flow: Flow, name: str) -> Flow:
-    kept = _fields(flow)
+    fields = _fields(flow)
     pairs = [
-        (n, f) for n, f in zip(kept.names, kept.flows, strict=True) if n.lower() != name.lower()
+        (n, f) for n, f in zip(fields.names, fields.flows, strict=True) if n.lower() != name.lower()
     ]
-    return built(kept._replace(names=tuple(n for n, _ in pairs), flows=tuple(f for _, f in pairs)))
+    return built(
+        fields._replace(names=tuple(n for n, _ in pairs), flows=tuple(f for _, f in pairs))
+    )
 
 
 def _fields(flow: Flow) -> NestedParts:

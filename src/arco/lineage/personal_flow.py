@@ -121,14 +121,14 @@ def _own_way(own: OwnLabel, via: Mapping[str, Link]) -> Mapping[str, Link]:
     }
 
 
-def way_of(kind: str, node: Node, labels: Mapping[Node, LabelledColumn]) -> list[Link]:
+def path_of(kind: str, node: Node, labels: Mapping[Node, LabelledColumn]) -> list[Link]:
     """The edges that brought a kind to a column, from where it was said to the column."""
-    way: list[Link] = []
+    path: list[Link] = []
     seen = {node}
     while (link := labels[node].via.get(kind)) is not None:
-        way.append(link)
+        path.append(link)
         node = link.source
         if node in seen:
             break
         seen.add(node)
-    return way[::-1]
+    return path[::-1]

@@ -158,10 +158,10 @@ class PolarsPlan:
             case ("row_index", str(name), *_):
                 return PolarsRelation(_picked(names, {**flows, name: NOTHING}), influences)
             case ("unpivot", list(index), list(on), str(variable), str(value)):
-                kept = {name: flows.get(name, SOMEWHERE) for name in index}
+                index_flows = {name: flows.get(name, SOMEWHERE) for name in index}
                 values = merge([flows.get(name, SOMEWHERE) for name in on])
                 molten = {variable: NOTHING, value: values}
-                return PolarsRelation(_picked(names, kept | molten), influences)
+                return PolarsRelation(_picked(names, index_flows | molten), influences)
             case ("explode", list(exploded), *_):
                 lists = {name: flows.get(name, SOMEWHERE) for name in exploded}
                 items = {name: lift(flow, TRANSFORMATION) for name, flow in lists.items()}

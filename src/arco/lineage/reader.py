@@ -255,10 +255,10 @@ class LineageReader:
         """All that a change of a column reaches, nearest first."""
         links = self.downstream(asset, column, depth=depth)
         start = self.named(Node(self.names.id(asset), column))
-        ways = _ways(start, links)
+        reached = _reached(start, links)
         near = {link.target: link.distance for link in reversed(links)}
         near.pop(start, None)
-        return sorted(Impact(far, node, *ways[node]) for node, far in near.items())
+        return sorted(Impact(far, node, *reached[node]) for node, far in near.items())
 
     def named(self, node: Node) -> Node:
         """A node by its names instead of its ids."""
@@ -342,20 +342,20 @@ def _walk(
     return links
 
 
-def _ways(start: Node, links: list[Link]) -> dict[Node, tuple[bool, bool]]:
+def _reached(start: Node, links: list[Link]) -> dict[Node, tuple[bool, bool]]:
     """Of each node, whether values flow there on some way, and are masked on every one."""
-    ways = {start: (True, False)}
+    reached = {start: (True, False)}
     changed = True
     while changed:
         changed = False
         for link in links:
-            if link.source not in ways:
+            if link.source not in reached:
                 continue
-            direct, masked = ways[link.source]
-            way = (direct and link.direct, masked or link.masked)
-            before = ways.get(link.target, (False, True))
-            best = (before[0] or way[0], before[1] and way[1])
-            if link.target not in ways or best != before:
-                ways[link.target] = best
+            direct, masked = reached[link.source]
+            flow = (direct and link.direct, masked or link.masked)
+            before = reached.get(link.target, (False, True))
+            best = (before[0] or flow[0], before[1] and flow[1])
+            if link.target not in reached or best != before:
+                reached[link.target] = best
                 changed = True
-    return ways
+    return reached

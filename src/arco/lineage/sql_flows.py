@@ -132,8 +132,8 @@ class Flows:
                 return beside(first, [Flow(result.influences)])
             case exp.Anonymous() if tree.name.lower() == "identifier":
                 return self._identifier(tree)
-        for way in (self._with_lambda, self._nested):
-            if (flow := way(tree)) is not None:
+        for rule in (self._with_lambda, self._nested):
+            if (flow := rule(tree)) is not None:
                 return flow
         return self._function(tree)
 

@@ -137,9 +137,9 @@ def keep_state(
         coverage=msgspec.json.encode(coverage).decode(),
         since=coverage.since,
     )
-    kept = _States(rows, target)
-    changes = list(kept.changes(fact.position))
-    added = [state, *(_going_on(kept, fact.position) if is_late else ())]
+    stored = _States(rows, target)
+    changes = list(stored.changes(fact.position))
+    added = [state, *(_going_on(stored, fact.position) if is_late else ())]
     for old in states[: max(0, len(states) + len(added) - STATES_KEPT)]:
         changes.append(Delete(COLUMN_STATES, COLUMN_STATES.key_of(old)))
     changes += [Put(COLUMN_STATES, row) for row in added]

@@ -99,7 +99,7 @@ class _Written(msgspec.Struct):
 
     position: int
     base_generation: int
-    taken: InboxBatches
+    inbox: InboxBatches
     events: list[Recorded]
     segment: SegmentRef | None
     projection: Projection
@@ -134,19 +134,19 @@ class Committer:
         while True:
             head = publication.head()  # 1
             if written is None or not self._is_still_good(written, head):
-                taken = self._without_consumed(head, self._inbox.take(head, names))  # 2
-                if not taken.batches and not taken.rejections:
+                inbox = self._without_consumed(head, self._inbox.take(head, names))  # 2
+                if not inbox.batches and not inbox.rejections:
                     if not publication.is_newest(head):
                         continue
-                    delete_quietly(self._store, map(paths.inbox, taken.leftovers))
+                    delete_quietly(self._store, map(paths.inbox, inbox.leftovers))
                     return NothingToCommit(head)
-                written = self._write(head, taken)  # 3
+                written = self._write(head, inbox)  # 3
             created = publication.try_create(head, _proposal(head, written))  # 4
             if created is not None:
                 publication.settle(created)  # 5
                 self._own.append(created)
                 self._projector.committed(created, written.projection, written.added)
-                return Committed(created, len(written.events), written.taken.more)
+                return Committed(created, len(written.events), written.inbox.more)
 
     def commit_batch(self, name: str, since: int) -> Head:
         """Commit until `name` is consumed, by whomever; the generation that did it.
@@ -178,19 +178,19 @@ class Committer:
                 return candidate, generation
         return None, max(since, head.generation)
 
-    def _without_consumed(self, head: Head, taken: InboxBatches) -> InboxBatches:
+    def _without_consumed(self, head: Head, inbox: InboxBatches) -> InboxBatches:
         """Without the batches that an earlier commit has consumed: those are leftovers."""
-        names = [batch.name for batch in taken.batches]
-        names += [rejection.name for rejection in taken.rejections]
+        names = [batch.name for batch in inbox.batches]
+        names += [rejection.name for rejection in inbox.rejections]
         again = self._projector.consumed(head, names)
         if not again:
-            return taken
+            return inbox
         log.warning("%d batches arrived again after they were consumed: %s", len(again), again)
         return msgspec.structs.replace(
-            taken,
-            batches=[batch for batch in taken.batches if batch.name not in again],
-            rejections=[bad for bad in taken.rejections if bad.name not in again],
-            leftovers=tuple(sorted({*taken.leftovers, *again})),
+            inbox,
+            batches=[batch for batch in inbox.batches if batch.name not in again],
+            rejections=[bad for bad in inbox.rejections if bad.name not in again],
+            leftovers=tuple(sorted({*inbox.leftovers, *again})),
         )
 
     def _is_still_good(self, written: _Written, head: Head) -> bool:
@@ -199,29 +199,29 @@ class Committer:
             written.base_generation, head
         )
 
-    def _write(self, head: Head, taken: InboxBatches) -> _Written:
+    def _write(self, head: Head, inbox: InboxBatches) -> _Written:
         now = self._core.store_clock.now()
-        events = self._positioned(head, taken, now)
+        events = self._positioned(head, inbox, now)
         files: list[Callable[[], EncodedFile]] = []
         segment = None
         if events:
             encoded, segment = self._segment(events)
             files.append(lambda: encoded)
-        names = [batch.name for batch in taken.batches]
+        names = [batch.name for batch in inbox.batches]
         projection = self._projector.prepare(head, events, segment, names, now)
         added = write_files(self._core, [*files, *projection.files])
         return _Written(
-            head.manifest.position, head.generation, taken, events, segment, projection, added
+            head.manifest.position, head.generation, inbox, events, segment, projection, added
         )
 
-    def _positioned(self, head: Head, taken: InboxBatches, now: datetime) -> list[Recorded]:
+    def _positioned(self, head: Head, inbox: InboxBatches, now: datetime) -> list[Recorded]:
         """Give the events their positions, in one order whatever batches they came in.
 
         An object from the future, as a local disk may hold one, was received now.
         """
         arrivals = [
             (event.id, batch.received_at, event, payload)
-            for batch in sorted(taken.batches, key=attrgetter("received_at"))
+            for batch in sorted(inbox.batches, key=attrgetter("received_at"))
             for event, payload in batch.events
         ]
         arrivals.sort(key=itemgetter(0))  # it is stable: of the same id, what came first
@@ -284,9 +284,9 @@ def _proposal(head: Head, written: _Written) -> Proposal:
         if recorded.payload is None:
             kind = f"{recorded.event.type}@{recorded.event.version}"
             skipped[kind] = skipped.get(kind, 0) + 1
-    taken, root = written.taken, head.manifest
+    inbox, root = written.inbox, head.manifest
     last = written.events[-1] if written.events else None
-    rejected = tuple(r.name for r in taken.rejections)
+    rejected = tuple(r.name for r in inbox.rejections)
     l0 = {table: (*root.l0.get(table, ()), ref) for table, ref in written.added.l0.items()}
     return Proposal(
         kind="events",
@@ -295,8 +295,8 @@ def _proposal(head: Head, written: _Written) -> Proposal:
         position=last.position if last else root.position,
         log_time=last.received_at if last else root.log_time,
         segment=written.segment,
-        consumed=tuple(b.name for b in taken.batches) + rejected,
+        consumed=tuple(b.name for b in inbox.batches) + rejected,
         rejected=rejected,
         skipped=skipped,
-        pending=taken.leftovers,
+        pending=inbox.leftovers,
     )

@@ -260,7 +260,7 @@ class Manifests:
             self._last_head = head
             self._last_head_at = (self.clock.monotonic(), self.clock.now())
 
-    def kept(self) -> Floor:
+    def floor(self) -> Floor:
         """Which generations GC promises to keep.
 
         Floors are numbered objects, and the greatest number holds: one that arrives late, or
@@ -314,13 +314,13 @@ class Manifests:
                 yield number
 
     def first_where(
-        self, holds: Callable[[Head], bool], kept: Floor, high: Head
+        self, holds: Callable[[Head], bool], floor: Floor, high: Head
     ) -> tuple[Head | None, int]:
         """The first kept generation for which a monotone predicate holds, up to `high`.
 
         With the generation kept right before it; 0 if there is none.
         """
-        numbers = KeptGenerations(kept, high.generation)
+        numbers = KeptGenerations(floor, high.generation)
         if not holds(high):
             return None, high.generation
         best, low, top = high, 0, len(numbers) - 1
@@ -337,17 +337,17 @@ class Manifests:
 class KeptGenerations(Sequence[int]):
     """The numbers of all generations that a floor keeps, up to a head, in order."""
 
-    def __init__(self, kept: Floor, newest: int) -> None:
-        self._kept = kept
+    def __init__(self, floor: Floor, newest: int) -> None:
+        self._floor = floor
         self._newest = newest
 
     def __len__(self) -> int:
-        return len(self._kept.thinned) + self._newest + 1 - self._kept.generation
+        return len(self._floor.thinned) + self._newest + 1 - self._floor.generation
 
     def __getitem__(self, index: Any) -> Any:
         if index >= len(self):
             raise IndexError(index)
-        thinned = self._kept.thinned
+        thinned = self._floor.thinned
         if index < len(thinned):
             return thinned[index].generation
-        return self._kept.generation + index - len(thinned)
+        return self._floor.generation + index - len(thinned)

@@ -94,12 +94,12 @@ class Inbox:
         listing = self._listed(pending)
         # Notifications may come twice; a batch must not.
         first = dict.fromkeys(name for name in names if name not in pending)
-        asked = {name: meta for name in first if (meta := listing.fresh.get(name)) is not None}
+        requested = {name: meta for name in first if (meta := listing.fresh.get(name)) is not None}
         if listing.stopped_at:
-            beyond = [name for name in first if name not in asked]
-            asked |= dict(filter(None, each(self._store, self._look, beyond)))
-        ordered = [*asked.values()]
-        ordered += [meta for name, meta in listing.fresh.items() if name not in asked]
+            beyond = [name for name in first if name not in requested]
+            requested |= dict(filter(None, each(self._store, self._look, beyond)))
+        ordered = [*requested.values()]
+        ordered += [meta for name, meta in listing.fresh.items() if name not in requested]
         chosen = self._within_limits(ordered)
         more = bool(listing.stopped_at) or len(chosen) < len(ordered)
         return self._read(head, chosen, listing.leftovers, more=more)
@@ -148,7 +148,7 @@ class Inbox:
     def _read(
         self, head: Head, metas: list[ObjectMeta], leftovers: tuple[str, ...], *, more: bool
     ) -> InboxBatches:
-        taken = InboxBatches([], [], leftovers, more)
+        inbox = InboxBatches([], [], leftovers, more)
         unread: Unavailable | None = None
 
         def read(meta: ObjectMeta) -> ReceivedBatch | Rejection | Unavailable | None:
@@ -157,14 +157,14 @@ class Inbox:
         for result in each(self._store, read, metas):
             match result:
                 case ReceivedBatch():
-                    taken.batches.append(result)
+                    inbox.batches.append(result)
                 case Rejection():
-                    taken.rejections.append(result)
+                    inbox.rejections.append(result)
                 case Unavailable():
                     unread = result
-        if unread is not None and not taken.batches and not taken.rejections:
+        if unread is not None and not inbox.batches and not inbox.rejections:
             raise unread
-        return taken if unread is None else msgspec.structs.replace(taken, more=True)
+        return inbox if unread is None else msgspec.structs.replace(inbox, more=True)
 
     def _one(self, head: Head, meta: ObjectMeta) -> ReceivedBatch | Rejection | Unavailable | None:
         name = paths.inbox_name(meta.path)

@@ -187,9 +187,9 @@ class Publication:
 
         def put(name: str) -> tuple[str, Ref]:
             ref = domains.get(name)
-            kept = {} if ref is None else self._manifests.domain(ref).tables
+            previous = {} if ref is None else self._manifests.domain(ref).tables
             fresh = {t: m for (domain, t), m in stored.items() if domain == name}
-            manifest = DomainManifest(name, generation, {**kept, **fresh})
+            manifest = DomainManifest(name, generation, {**previous, **fresh})
             return name, self._put(paths.domain(name, generation, self._core.ids()), manifest)
 
         return dict(each(self._store, put, sorted({domain for domain, _ in stored})))
@@ -253,7 +253,7 @@ class Publication:
         newest = self._manifests.listed(created)
         if newest is None or newest.generation == created.generation:
             return
-        if created.generation in self._manifests.kept().thinned_numbers():
+        if created.generation in self._manifests.floor().thinned_numbers():
             return  # others went on from it, and GC has thinned those: a fork would not be kept
         child = self._manifests.find(created.generation + 1)
         if child is None or child.manifest.parent_sha256 != created.sha256:

@@ -441,15 +441,15 @@ class OrchestrationCommands:
         if row.state in RUN_ACTIVE:
             raise Invalid(f"run {row.run_id} is still {row.state}", hint="cancel it first, or wait")
         if row.tasks_succeeded + row.tasks_reused == row.tasks_total:
-            asked = " ".join([*row.selection, *(f"-p {text}" for text in row.partitions)])
+            arguments = " ".join([*row.selection, *(f"-p {text}" for text in row.partitions)])
             raise Invalid(
                 f"all tasks of run {row.run_id} succeeded; there is nothing to retry",
-                hint=f"to run them again: servo run {asked} --force",
+                hint=f"to run them again: servo run {arguments} --force",
             )
         old = self._library.plan(row.plan_id)
-        left = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
+        unfinished = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
         return self.trigger(
-            msgspec.structs.replace(old.spec.request, force=False, redo=tuple(left)),
+            msgspec.structs.replace(old.spec.request, force=False, redo=tuple(unfinished)),
             run_key=run_key,
             trigger="retry",
             timeout=timedelta(seconds=row.timeout_s) if _has_own_timeout(row) else None,

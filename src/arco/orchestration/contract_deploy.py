@@ -81,7 +81,7 @@ class ExpectedColumns(NamedTuple):
     """What the columns of an asset will be, as far as that is known before it runs."""
 
     columns: Sequence[SchemaColumn]
-    gone: frozenset[str] | None = None
+    missing: frozenset[str] | None = None
     """Names that it is known not to have; None if it has no other columns than these."""
 
 
@@ -181,10 +181,10 @@ def _column_breaks(each: _Agreed, columns_of: ColumnsOf) -> Iterator[ContractBre
     expected = None if contract is None else columns_of(each.asset, each.asset_id)
     if contract is None or expected is None:
         return
-    kept = each.row is not None and each.row.version == contract.version
+    same_version = each.row is not None and each.row.version == contract.version
     promised = PromisedColumns(
         promised_columns(contract.columns),
-        tuple(each.row.accepted) if each.row is not None and kept else (),
+        tuple(each.row.accepted) if each.row is not None and same_version else (),
         {c.renamed_from: c.name for c in each.asset.columns if c.renamed_from},
     )
     dimensions = [dimension.name for dimension in each.asset.partitions]
@@ -197,9 +197,9 @@ def _column_breaks(each: _Agreed, columns_of: ColumnsOf) -> Iterator[ContractBre
 
 def _is_known(change: SchemaChange, expected: ExpectedColumns) -> bool:
     """Whether a column that is missing will not come out either."""
-    if expected.gone is None or change.kind not in ("removed", "renamed"):
+    if expected.missing is None or change.kind not in ("removed", "renamed"):
         return True
-    return change.rename == "GovernedRename" or change.column in expected.gone
+    return change.rename == "GovernedRename" or change.column in expected.missing
 
 
 def _holds_on(each: _Agreed, one: ContractBreak) -> bool:

@@ -165,8 +165,8 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
                 code=_code(asset),
             )
         )
-    kept = left.union(asset.key for asset in manifest.assets)
-    removed = [key for key, row in ids.known.items() if row.active and key not in kept]
+    remaining = left.union(asset.key for asset in manifest.assets)
+    removed = [key for key, row in ids.known.items() if row.active and key not in remaining]
     return Change(changed, removed, sorted(reads))
 
 

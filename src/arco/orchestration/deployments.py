@@ -235,9 +235,11 @@ def _removed(rows: Rows, e: DeploymentCreated, parts: Sequence[DeploymentPartRow
     if e.total is not None:
         return [*e.removed, *(key for part in parts for key in part.removed)]
     before = [_Moves(rows, e.project).before(asset) for asset in e.assets]
-    kept = {asset.key for asset in e.assets} | {row.asset_key for row in before if row is not None}
+    remaining = {asset.key for asset in e.assets} | {
+        row.asset_key for row in before if row is not None
+    }
     deployed = rows.scan(DEPLOYED_ASSETS, e.project)
-    return [row.asset_key for row in deployed if row.active and row.asset_key not in kept]
+    return [row.asset_key for row in deployed if row.active and row.asset_key not in remaining]
 
 
 def _moved(rows: Rows, e: DeploymentCreated) -> _Refusal | None:
@@ -387,9 +389,9 @@ def _install(
     moves = _Moves(rows, e.project)
     before = {asset.key: moves.before(asset) for asset in assets}
     held = [rows.get(DEPLOYED_ASSETS, e.project, key) for key in removed]
-    gone = [row for row in held if row is not None and row.active]
+    removed_rows = [row for row in held if row is not None and row.active]
     yield from _give_up(e.project, before)
-    yield from _take_namespaces(rows, e.project, before, gone)
+    yield from _take_namespaces(rows, e.project, before, removed_rows)
     ids = {asset.key: asset.asset_id for asset in assets}
     for asset in assets:
         old = before[asset.key]
@@ -398,7 +400,7 @@ def _install(
         yield from _tell(e, asset, old)
         if asset.inputs is not None and (old is None or old.inputs != row.inputs):
             yield Emit(_inputs(asset, lambda key: ids.get(key) or _deployed_id(rows, key)))
-    for row in gone:
+    for row in removed_rows:
         yield Put(DEPLOYED_ASSETS, replace(row, active=False, deployment_id=e.parent))
         yield Emit(AssetLeft(asset_id=row.asset_id))
     for part in rows.scan(DEPLOYMENT_PARTS, e.project):
@@ -518,12 +520,12 @@ def _take_namespaces(
     rows: Rows,
     project: str,
     before: Mapping[str, DeployedAssetRow | None],
-    gone: Iterable[DeployedAssetRow],
+    removed: Iterable[DeployedAssetRow],
 ) -> Iterator[Change]:
     """Count the active assets of each namespace, and take those that nobody has any more."""
     counts = Counter(map(namespace_of, before))
     olds = [old for old in before.values() if old is not None and _is_active(old, project)]
-    counts.subtract(namespace_of(row.asset_key) for row in (*olds, *gone))
+    counts.subtract(namespace_of(row.asset_key) for row in (*olds, *removed))
     for namespace, change in counts.items():
         owner = rows.get(PROJECT_NAMESPACES, namespace)
         if owner is not None and owner.project != project:

@@ -76,15 +76,15 @@ def _problems(
 
 def _misfits(assets: Sequence[Asset], around: Sequence[Asset]) -> list[Problem]:
     """What is wrong between assets and those that they read, as far as these are there."""
-    there = {asset.key for asset in (*assets, *around)}
-    return validate_across([_without_missing(asset, there) for asset in assets], around)
+    existing = {asset.key for asset in (*assets, *around)}
+    return validate_across([_without_missing(asset, existing) for asset in assets], around)
 
 
-def _without_missing(asset: Asset, there: Set[str]) -> Asset:
+def _without_missing(asset: Asset, existing: Set[str]) -> Asset:
     """An asset without the checks that look values up in what is not there."""
-    if all(key in there for key in reference_targets(asset)):
+    if all(key in existing for key in reference_targets(asset)):
         return asset
-    checks = [c for c in asset.checks if c.kind != "references" or c.params["asset"] in there]
+    checks = [c for c in asset.checks if c.kind != "references" or c.params["asset"] in existing]
     return msgspec.structs.replace(asset, checks=tuple(checks))
 
 
@@ -151,15 +151,15 @@ class _Upstream:
 
 def check_readers(reader: DeploymentReader, project: str, leaving: Iterable[str]) -> None:
     """Raise Invalid if another project reads what leaves this one."""
-    gone = set(leaving)
-    if not gone:
+    removed = set(leaving)
+    if not removed:
         return
     problems = [
         f"{key} (project {row.project})"
         for row in reader.projects()
         if row.project != project
         for key in row.reads
-        if key in gone
+        if key in removed
     ]
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""

@@ -129,18 +129,18 @@ class PartitionStatuses:
         """By the place in a key, the place of the axis."""
         self._places = [sorted(self._names).index(name) for name in self._names]
         self._codes = bytearray(self.partitions)
-        self._looks: list[PartitionStateQuality] = [NEVER]
+        self._statuses: list[PartitionStateQuality] = [NEVER]
         self.outside = 0
         """Partitions with a row that are none of the asset's any more, or not yet."""
 
     # -- marking -------------------------------------------------------------------------
 
-    def mark(self, partition_key: str, look: PartitionStateQuality) -> bool:
+    def mark(self, partition_key: str, status: PartitionStateQuality) -> bool:
         """Give a partition a status; False if it is not one of these."""
         index = self._index(partition_key)
         if index is None:
             return False
-        self._codes[index] = self.code(look)
+        self._codes[index] = self.code(status)
         return True
 
     def mark_all(self, keys: pa.Array, codes: pa.Array) -> None:
@@ -176,18 +176,18 @@ class PartitionStatuses:
     def copy(self) -> PartitionStatuses:
         """The same, to be marked without changing this."""
         twin = copy.copy(self)
-        twin._codes, twin._looks = self._codes.copy(), self._looks.copy()
+        twin._codes, twin._statuses = self._codes.copy(), self._statuses.copy()
         return twin
 
     def get(self, partition_key: str) -> PartitionStateQuality | None:
         index = self._index(partition_key)
-        return None if index is None else self._looks[self._codes[index]]
+        return None if index is None else self._statuses[self._codes[index]]
 
-    def code(self, look: PartitionStateQuality) -> int:
+    def code(self, status: PartitionStateQuality) -> int:
         """The number of a status."""
-        if look not in self._looks:
-            self._looks.append(look)
-        return self._looks.index(look)
+        if status not in self._statuses:
+            self._statuses.append(status)
+        return self._statuses.index(status)
 
     def _index(self, partition_key: str) -> int | None:
         parts = partition_key.split(",") if partition_key else []
@@ -205,33 +205,33 @@ class PartitionStatuses:
 
     def counts(self) -> dict[PartitionStateQuality, int]:
         """How many partitions have each status."""
-        counted = [(look, self._codes.count(code)) for code, look in enumerate(self._looks)]
-        return {look: count for look, count in counted if count}
+        counted = [(status, self._codes.count(code)) for code, status in enumerate(self._statuses)]
+        return {status: count for status, count in counted if count}
 
     def ranges(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
         """Neighbours with equal status, in their order; only of these states, if any are given."""
         for start, stop, code in self._runs():
-            if not states or self._looks[code].state in states:
+            if not states or self._statuses[code].state in states:
                 yield self._range(start, stop, code)
 
     def _range(self, start: int, stop: int, code: int) -> StatusRange:
-        look = self._looks[code]
+        status = self._statuses[code]
         return StatusRange(
             first=self.key(start),
             last=self.key(stop - 1),
             partitions=stop - start,
-            state=look.state,
-            quality=look.quality,
+            state=status.state,
+            quality=status.quality,
         )
 
     def each(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
         """The same, one partition at a time."""
         for index, code in enumerate(self._codes):
-            look = self._looks[code]
-            if not states or look.state in states:
+            status = self._statuses[code]
+            if not states or status.state in states:
                 key = self.key(index)
                 yield StatusRange(
-                    first=key, last=key, partitions=1, state=look.state, quality=look.quality
+                    first=key, last=key, partitions=1, state=status.state, quality=status.quality
                 )
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
@@ -251,7 +251,7 @@ class PartitionStatuses:
 
     def cells(self, most: int) -> PartitionCells:
         """All partitions in at most so many cells: each has the worst status of its share."""
-        return cells_of(self._codes, self._looks, most)
+        return cells_of(self._codes, self._statuses, most)
 
     def range_at(self, place: int) -> tuple[int, StatusRange]:
         """The neighbours of equal status around a place, and where they begin."""
@@ -279,14 +279,14 @@ class PartitionStatuses:
         """Where the partitions are that are MATERIALIZED."""
         good = {
             code
-            for code, look in enumerate(self._looks)
-            if look.state == PartitionState.MATERIALIZED
+            for code, status in enumerate(self._statuses)
+            if status.state == PartitionState.MATERIALIZED
         }
         return (index for index, code in enumerate(self._codes) if code in good)
 
     def become_stale(self, index: int) -> None:
-        look = self._looks[self._codes[index]]
-        self._codes[index] = self.code(look._replace(state=PartitionState.STALE))
+        status = self._statuses[self._codes[index]]
+        self._codes[index] = self.code(status._replace(state=PartitionState.STALE))
 
 
 class StatusReader:
@@ -328,9 +328,9 @@ class StatusReader:
         asset_id = self._lookups.asset_id(asset)
         is_judged = self._judge(statuses, asset, asset_id)
         for key in self._in_flight(asset_id):
-            look = statuses.get(key)
-            if look is not None:
-                statuses.mark(key, look._replace(state=PartitionState.MATERIALIZING))
+            status = statuses.get(key)
+            if status is not None:
+                statuses.mark(key, status._replace(state=PartitionState.MATERIALIZING))
         return statuses, is_judged
 
     def _has_any(self, name: str, space: Space) -> bool:

@@ -20,7 +20,7 @@ from arco.lineage.personal_flow import (
     OwnLabel,
     labels_of,
     passed_on,
-    way_of,
+    path_of,
 )
 from arco.lineage.reader import Link, Node
 from arco.lineage.tables import COLUMNS as COLUMN_EDGES
@@ -66,7 +66,7 @@ class Explanation(Struct, frozen=True):
     node: Node
     label: Label
     own: OwnLabel
-    ways: Mapping[str, tuple[Link, ...]]
+    paths: Mapping[str, tuple[Link, ...]]
     """By kind: the edges from the column that says it to this one; none where it says it itself."""
     stopped: tuple[StoppedFlow, ...]
     """Where personal data on the way to it ended."""
@@ -97,7 +97,11 @@ class PersonalDataReader:
             self._lineage.named(node),
             labelled.label,
             self._own(node),
-            {kind: tuple(map(self._named, way_of(kind, node, labels))) for kind in kinds if labels},
+            {
+                kind: tuple(map(self._named, path_of(kind, node, labels)))
+                for kind in kinds
+                if labels
+            },
             tuple(self._stopped(links, labels)),
             tuple(
                 map(self._lineage.named, self._unknown([node, *(link.source for link in links)]))

@@ -68,6 +68,6 @@ def _samples(
     if not path:
         return {}
     file = pq.ParquetFile(pa.BufferReader(store.get(path).data))
-    there = [name for name in columns if name in file.schema_arrow.names]
-    batch = next(file.iter_batches(batch_size=ROWS, columns=there), None)
-    return {} if batch is None else {name: batch.column(name).to_pylist() for name in there}
+    present = [name for name in columns if name in file.schema_arrow.names]
+    batch = next(file.iter_batches(batch_size=ROWS, columns=present), None)
+    return {} if batch is None else {name: batch.column(name).to_pylist() for name in present}

@@ -120,7 +120,7 @@ class OrchestrationReader(DeploymentReader):
             rows, rest_before = hot_stretch(self.snapshot, RUNS)
             return _sorted(only_in_states(rows, in_states)), rest_before
 
-        yield hot() if in_states else self.snapshot.kept("sorted runs", hot)
+        yield hot() if in_states else self.snapshot.cached("sorted runs", hot)
         for rows, rest_before in history_stretches(self.snapshot, RUNS):
             yield _sorted(only_in_states(rows, in_states)), rest_before
 

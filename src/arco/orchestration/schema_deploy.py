@@ -298,9 +298,9 @@ class _DeployCheck:
             self._rows.version(asset_id, number) for number in (registry.declared, registry.current)
         ]
         before, actual = (() if row is None else row.decoded_columns() for row in versions)
-        gone = {each.name for each in before} - {each.name for each in declared}
-        rest = [each for each in actual if each.name not in gone]
-        return ExpectedColumns(_expected(asset, declared, rest), frozenset(gone))
+        removed = {each.name for each in before} - {each.name for each in declared}
+        remaining = [each for each in actual if each.name not in removed]
+        return ExpectedColumns(_expected(asset, declared, remaining), frozenset(removed))
 
     def _read_input_columns(self, key: str) -> Sequence[SchemaColumn] | None:
         """What an input has, or will have: what came out, what code declares, its dimensions."""

@@ -63,10 +63,10 @@ def select(graph: Graph, selection: Sequence[str], exclude: Sequence[str] = ()) 
         for key in evaluate(graph, term):
             chosen.setdefault(key, term)
     without = {key for term in sorted(set(exclude)) for key in evaluate(graph, term)}
-    kept = {key: chosen[key] for key in sorted(chosen) if key not in without}
-    if not kept:
+    selected = {key: chosen[key] for key in sorted(chosen) if key not in without}
+    if not selected:
         raise Invalid("nothing is selected: all of it is excluded", hint="exclude fewer assets")
-    return kept
+    return selected
 
 
 def evaluate(graph: Graph, term: str) -> frozenset[str]:

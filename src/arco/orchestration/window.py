@@ -120,9 +120,9 @@ class DispatchWindow:
 
     def _shares(self, weight: Resources, waiting: Collection[TaskKey], weights: Weights) -> bool:
         """Whether a task fits into what all weights that workers have room for may wait for."""
-        taken = sum(weights[key].cpu for key in waiting if self._room(weights[key]))
+        waiting_cpu = sum(weights[key].cpu for key in waiting if self._room(weights[key]))
         ended = sum(w.cpu * self._ended_of(w) for w in self._ended if w != ORDINARY)
-        return taken + weight.cpu <= self._slots + max(self._slots, 2 * ended)
+        return waiting_cpu + weight.cpu <= self._slots + max(self._slots, 2 * ended)
 
     def _room(self, weight: Resources) -> int:
         """How many tasks of a weight the live workers have room for, if they have no others."""

@@ -63,8 +63,8 @@ def _forget(rows: Rows, evaluated: ChecksEvaluated) -> Iterator[Change]:
     before = rows.get(EVALUATIONS, evaluated.asset_id, evaluated.partition)
     if before is not None:
         yield Delete(EVALUATIONS, EVALUATIONS.key_of(before))
-        for gone in sorted({*before.before, *before.after}):
-            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, gone))
+        for check in sorted({*before.before, *before.after}):
+            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, check))
 
 
 def _is_recorded(rows: Rows, evaluated: ChecksEvaluated) -> bool:
@@ -77,8 +77,8 @@ def _summed_up(rows: Rows, fact: Fact, evaluated: ChecksEvaluated) -> Iterator[C
     now = _evaluation(fact, evaluated, before)
     yield Put(EVALUATIONS, now)
     if before is not None:
-        for gone in sorted({*before.before, *before.after} - {*now.before, *now.after}):
-            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, gone))
+        for check in sorted({*before.before, *before.after} - {*now.before, *now.after}):
+            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, check))
 
 
 def _evaluation(

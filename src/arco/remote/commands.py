@@ -110,8 +110,8 @@ class RemotePlanner(RunPlanner):
     def _spec(
         self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
     ) -> PlanSpec:
-        asked = msgspec.to_builtins(request)
-        body = {"request": asked} | ({} if until is None else {"until": iso(until)})
+        document = msgspec.to_builtins(request)
+        body = {"request": document} | ({} if until is None else {"until": iso(until)})
         answer = self.api.client.plan_run(cast(Any, body))
         return msgspec.convert(answer["spec"], PlanSpec)
 

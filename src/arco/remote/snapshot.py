@@ -45,18 +45,18 @@ class ScopedSnapshot(Snapshot):
         return store.client
 
     def _ask(self, table: Table[Any], select: str, **body: Any) -> RowsAnswer:
-        asked = {"table": str(table), "select": select, **body}
-        key = msgspec.json.encode(asked)
+        query = {"table": str(table), "select": select, **body}
+        key = msgspec.json.encode(query)
         if key not in self._answers:
-            self._answers[key] = self._fetched(table, asked)
+            self._answers[key] = self._fetched(table, query)
         return self._answers[key]
 
-    def _fetched(self, table: Table[Any], asked: dict[str, Any]) -> RowsAnswer:
+    def _fetched(self, table: Table[Any], query: dict[str, Any]) -> RowsAnswer:
         pages: list[pa.Table] = []
         details = RowsDetails()
         while True:
             after = {"after": details.next} if details.next else {}
-            page = self._client.read_rows({**asked, **after}, generation=self.generation)
+            page = self._client.read_rows({**query, **after}, generation=self.generation)
             details = RowsDetails.of(page)
             pages.append(_of_table(table, page))
             if not details.next:

@@ -227,13 +227,13 @@ class Rebuilder:
         own = {*map(str, tables), *self._retired}
         changes = []
         for ref in head.manifest.changes:
-            kept = {
+            remaining = {
                 name: at
                 for name, at in ref.tables.items()
                 if name not in own or ref.versions[0] > snapshot.position
             }
-            if kept:
-                changes.append(msgspec.structs.replace(ref, tables=kept))
+            if remaining:
+                changes.append(msgspec.structs.replace(ref, tables=remaining))
         return Proposal(
             kind="rebuild",
             changes=tuple(changes),
@@ -278,10 +278,10 @@ class Rebuilder:
 
     def _only_after(self, table: Table[Any], ref: FileRef, position: int) -> FileRef | None:
         rows = self._files.table(table, ref)
-        kept = rows.filter(pc.greater(rows.column("row_version"), position))
-        if kept.num_rows == 0:
+        newer = rows.filter(pc.greater(rows.column("row_version"), position))
+        if newer.num_rows == 0:
             return None
-        return write_file(self._files, table, kept, "l0", self._core.ids(), self._core.clock.now())
+        return write_file(self._files, table, newer, "l0", self._core.ids(), self._core.clock.now())
 
 
 def compare(files: Files, table: Table[Any], live: TableFiles, rebuilt: TableFiles) -> Difference:

@@ -49,8 +49,8 @@ class Swap(NamedTuple):
         if self.history or self.removed_history:
             if not self.removed_history <= {ref.path for ref in files.history}:
                 return None
-            kept = _without(files.history, self.removed_history)
-            history = tuple(sorted(kept + self.history, key=lambda ref: ref.versions))
+            remaining = _without(files.history, self.removed_history)
+            history = tuple(sorted(remaining + self.history, key=lambda ref: ref.versions))
         return files.with_files(
             base=tuple(
                 sorted(_without(files.base, self.removed) + self.base, key=lambda ref: ref.buckets)
@@ -95,8 +95,8 @@ class Revision:
     def join(self, join: Join) -> bool:
         if any(ref not in self.changes for ref in join.removed):
             return False
-        kept = tuple(ref for ref in self.changes if ref not in join.removed)
-        self.changes = join.changes + kept
+        remaining = tuple(ref for ref in self.changes if ref not in join.removed)
+        self.changes = join.changes + remaining
         for name, ref in join.l0.items():
             self._set_l0(name, (ref, *self.l0.get(name, ())))
         return True
@@ -261,11 +261,11 @@ class Rewriter:
         if table.history is None:
             return rows
         threshold = pa.scalar(log_time - table.history.after, pa.timestamp("us"))
-        gone = pc.fill_null(pc.less(rows.column(table.history.column), threshold), False)
-        if not pc.any(gone).as_py():
+        expired = pc.fill_null(pc.less(rows.column(table.history.column), threshold), False)
+        if not pc.any(expired).as_py():
             return rows
-        leaving.append(rows.filter(gone))
-        return rows.filter(pc.invert(gone))
+        leaving.append(rows.filter(expired))
+        return rows.filter(pc.invert(expired))
 
     def _write_history(
         self, table: Table[Any], files: TableFiles, leaving: Sequence[pa.Table], removed: set[str]

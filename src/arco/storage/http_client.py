@@ -137,34 +137,34 @@ class HttpClient:
         """One that is open: who has none has sent nothing."""
         now = self._clock.monotonic()
         stale: list[_Connection] = []
-        kept: http.client.HTTPConnection | None = None
+        connection: http.client.HTTPConnection | None = None
         with self._lock:
             if self._closed:
                 raise ConnectionError("the client was closed")
             idle = self._idle.get(place, [])
-            while idle and kept is None:
+            while idle and connection is None:
                 each = idle.pop()
                 if now - each.used_at <= IDLE_S:
-                    kept = each.raw
+                    connection = each.raw
                 else:
                     stale.append(each)
         for each in stale:
             each.raw.close()
-        if kept is None:
+        if connection is None:
             scheme, netloc = place
             if scheme == "https":
                 context = ssl.create_default_context()
                 if self._ca_file:
                     context.load_verify_locations(self._ca_file)
-                kept = http.client.HTTPSConnection(netloc, timeout=timeout_s, context=context)
+                connection = http.client.HTTPSConnection(netloc, timeout=timeout_s, context=context)
             else:
-                kept = http.client.HTTPConnection(netloc, timeout=timeout_s)
-            kept.connect()
-        elif kept.sock is not None:
-            kept.sock.settimeout(timeout_s)
+                connection = http.client.HTTPConnection(netloc, timeout=timeout_s)
+            connection.connect()
+        elif connection.sock is not None:
+            connection.sock.settimeout(timeout_s)
         with self._lock:
-            self._busy.add(kept)
-        return kept
+            self._busy.add(connection)
+        return connection
 
     def _exchange(
         self,

@@ -160,15 +160,15 @@ class Leases:
             body = seal(msgspec.json.encode(record))
             self.store.put(_path(name, number), body, Mode.CREATE)
         except (AlreadyExists, Unavailable) as error:
-            there = self._read_back(name, number, error)
-            if there is None or there.nonce != record.nonce:
+            stored = self._read_back(name, number, error)
+            if stored is None or stored.nonce != record.nonce:
                 return None
-            record = there
+            record = stored
         entries = self._entries(name)
         if not entries or entries[-1][0] != number:
             self._remove(name, [number])
             return None
-        self._remove(name, [taken for taken, _ in entries[:-1]])
+        self._remove(name, [entry for entry, _ in entries[:-1]])
         return Lease(name, number, record, self._until_s(record, began_s, entries[-1][1]))
 
     def _until_s(self, record: Record, began_s: float, created: datetime) -> float:

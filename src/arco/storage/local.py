@@ -144,10 +144,10 @@ class LocalStore:
         keys.check_key(path)
         directory, _, name = f"{self._root}/{path}".rpartition("/")
         try:
-            with self._enter(directory) as way:
-                at = way.opened[-1]
+            with self._enter(directory) as directories:
+                at = directories.opened[-1]
                 with localfiles.temporary(at, parts) as temporary:
-                    self._settle(way)
+                    self._settle(directories)
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
                 localfiles.fsync(at)
         except OSError as error:
@@ -186,9 +186,9 @@ class LocalStore:
         directory, _, name = f"{self._root}/{target}".rpartition("/")
         with self._opened(source, localfiles.READ) as fd:
             localfiles.status_of(fd, source)
-            with self._enter(directory) as way:
-                at = way.opened[-1]
-                self._settle(way)
+            with self._enter(directory) as directories:
+                at = directories.opened[-1]
+                self._settle(directories)
                 with localfiles.second_name(at, fd) as temporary:
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
                 localfiles.fsync(at)
@@ -229,26 +229,26 @@ class LocalStore:
         return swept
 
     def _put(self, directory: str, name: str, data: bytes, mode: Mode) -> None:
-        with self._enter(directory) as way:
+        with self._enter(directory) as directories:
             if self._is_lost(f"{directory}/{name}"):
-                os.unlink(name, dir_fd=way.opened[-1])
+                os.unlink(name, dir_fd=directories.opened[-1])
             if mode is Mode.FRESH:
-                self._put_fresh(way, directory, name, data)
+                self._put_fresh(directories, directory, name, data)
             else:
-                self._put_named(way, directory, name, data, mode)
+                self._put_named(directories, directory, name, data, mode)
 
     def _put_named(
-        self, way: _OpenDirectories, directory: str, name: str, data: bytes, mode: Mode
+        self, directories: _OpenDirectories, directory: str, name: str, data: bytes, mode: Mode
     ) -> None:
         """The file is on the disk before it has its name."""
-        at = way.opened[-1]
+        at = directories.opened[-1]
         try:
             if mode is Mode.OVERWRITE:
                 with localfiles.temporary(at, (data,)) as temporary:
-                    self._settle(way)
+                    self._settle(directories)
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
-                self._create(way, name, data)
+                self._create(directories, name, data)
             localfiles.fsync(at)
         except FileExistsError:
             raise
@@ -256,16 +256,18 @@ class LocalStore:
             self._doubtful[directory] = object()
             raise
 
-    def _put_fresh(self, way: _OpenDirectories, directory: str, name: str, data: bytes) -> None:
+    def _put_fresh(
+        self, directories: _OpenDirectories, directory: str, name: str, data: bytes
+    ) -> None:
         """The disk is asked for the file and its name at once, which takes half as long."""
-        at = way.opened[-1]
-        fd = self._create(way, name, data, fresh=True)
+        at = directories.opened[-1]
+        fd = self._create(directories, name, data, fresh=True)
         try:
             if fd is None:
                 localfiles.fsync(at)
             else:
                 self._pairs.sync(fd, at)
-            self._settle(way)
+            self._settle(directories)
         except OSError:
             self._withdraw(at, directory, name)
             raise
@@ -274,20 +276,20 @@ class LocalStore:
                 os.close(fd)
 
     def _create(
-        self, way: _OpenDirectories, name: str, data: bytes, *, fresh: bool = False
+        self, directories: _OpenDirectories, name: str, data: bytes, *, fresh: bool = False
     ) -> int | None:
         """Write a file and give it its name. A fresh one is given back open, to be synced."""
-        at = way.opened[-1]
+        at = directories.opened[-1]
         fd = self._open_nameless(at)
         if fd is None:
             with localfiles.temporary(at, (data,)) as temporary:
-                self._settle(way)
+                self._settle(directories)
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             return None
         try:
             localfiles.write(fd, data, sync=not fresh)
             if not fresh:
-                self._settle(way)
+                self._settle(directories)
             # Naming src_dir_fd is what makes Python call linkat with AT_SYMLINK_FOLLOW.
             os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
         except BaseException:
@@ -376,30 +378,30 @@ class LocalStore:
         """A directory, opened, and made where it is not there."""
         above, names = self._unsettled(directory)
         opened = [localfiles.open_here(above, localfiles.DIRECTORY)]
-        way = _OpenDirectories(above, names, opened)
+        directories = _OpenDirectories(above, names, opened)
         try:
             for name in names:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=opened[-1])
                 opened.append(os.open(name, localfiles.DIRECTORY, dir_fd=opened[-1]))
         except BaseException:
-            way.__exit__()
+            directories.__exit__()
             raise
-        return way
+        return directories
 
-    def _settle(self, way: _OpenDirectories) -> None:
+    def _settle(self, directories: _OpenDirectories) -> None:
         """See the name of each directory onto the disk.
 
         Also where they existed: the process that made them may not have come to its fsync.
         After the fsync of a file in them, which takes what was made before it along, this
         asks the disk for little more.
         """
-        if not way.names:
+        if not directories.names:
             return
         if len(self._settled) > _REMEMBERED_DIRECTORIES:
             self._settled.clear()
-        place = way.above
-        for name, parent in zip(way.names, way.opened, strict=False):
+        place = directories.above
+        for name, parent in zip(directories.names, directories.opened, strict=False):
             place = f"{place}/{name}"
             localfiles.fsync(parent)
             self._settled.add(place)

@@ -65,7 +65,7 @@ class Moment(NamedTuple):
 
 
 class _Measurement(NamedTuple):
-    taken: Moment
+    moment: Moment
     offset: timedelta
     """The store's time minus this machine's wall clock at that moment."""
 
@@ -148,8 +148,8 @@ class StoreClock:
 
     def _is_fresh(self, latest: _Measurement) -> bool:
         now = self.moment()
-        recent = now.monotonic_s - latest.taken.monotonic_s < FRESH_S
-        return recent and not latest.taken.jumped_until(now)
+        recent = now.monotonic_s - latest.moment.monotonic_s < FRESH_S
+        return recent and not latest.moment.jumped_until(now)
 
     def _checked(self, latest: _Measurement) -> datetime:
         if abs(latest.offset) > self.bound:
@@ -161,8 +161,8 @@ class StoreClock:
                 hint="set the clock (for example with NTP), then try again; nothing was lost",
             )
         # By the monotonic clock: the wall clock may be set at any moment, this one too.
-        elapsed = timedelta(seconds=self._clock.monotonic() - latest.taken.monotonic_s)
-        return latest.taken.wall + latest.offset + elapsed
+        elapsed = timedelta(seconds=self._clock.monotonic() - latest.moment.monotonic_s)
+        return latest.moment.wall + latest.offset + elapsed
 
 
 def _offset(before: Moment, after: Moment, stamp: datetime) -> timedelta:

@@ -117,28 +117,28 @@ class Reports:
             with self._condition:
                 left = len(self._waiting)
             while left > 0:
-                taken = self._take()
-                if not taken:
+                reports = self._take()
+                if not reports:
                     break  # one of the callbacks flushed them
-                left -= len(taken)
-                batches += self._append(taken)
+                left -= len(reports)
+                batches += self._append(reports)
         return batches
 
     def _take(self) -> list[PendingReport]:
         with self._condition:
             if self._unknown is not None:
                 count = self._unknown[1]
-                taken, self._waiting = self._waiting[:count], self._waiting[count:]
+                reports, self._waiting = self._waiting[:count], self._waiting[count:]
             else:
-                taken, self._waiting = _first(self._waiting)
+                reports, self._waiting = _first(self._waiting)
             if not self._waiting:
                 self._urgent = False
-            return taken
+            return reports
 
-    def _append(self, taken: list[PendingReport]) -> list[AppendedBatch]:
+    def _append(self, reports: list[PendingReport]) -> list[AppendedBatch]:
         """Append, in halves where the log refuses the whole; what is left if that fails waits."""
         batches: list[AppendedBatch] = []
-        parts = [taken]
+        parts = [reports]
         again = self._unknown[0] if self._unknown is not None else ""
         self._unknown = None
         while parts:
@@ -169,9 +169,9 @@ class Reports:
                 _call(done)
         return batches
 
-    def _put_back(self, taken: list[PendingReport]) -> None:
+    def _put_back(self, reports: list[PendingReport]) -> None:
         with self._condition:
-            self._waiting = taken + self._waiting
+            self._waiting = reports + self._waiting
             self._urgent = True
 
     def run(self, stop: threading.Event, *, drain_s: float = DRAIN_S) -> None:

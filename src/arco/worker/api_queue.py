@@ -132,7 +132,7 @@ class ApiQueue:
         with self._changed:
             while not self._stopped:
                 idle_threads = self._waiting - len(self._arrived)
-                reserved = capacity.taken
+                reserved = capacity.reserved
                 free = capacity.slots - reserved.slots
                 if idle_threads > 0 and free > 0:
                     return ClaimRequest(

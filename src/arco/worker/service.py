@@ -473,7 +473,7 @@ class Worker:
             attempts,
             0 if self._beats_always else self.capacity.slots,  # it has a queue of its own
             self.capacity.memory_mib,
-            self.capacity.taken.slots,
+            self.capacity.reserved.slots,
             self._timing.heartbeat_s,
             self.beating.last,
         )

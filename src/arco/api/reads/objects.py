@@ -106,7 +106,7 @@ class ShownObjects:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -159,15 +159,15 @@ class ShownObjects:
 
     def _once(self, path: str, make: Callable[[str], bytes]) -> bytes:
         with self._lock:
-            if (kept := self._kept.get(path)) is not None:
-                self._kept.move_to_end(path)
-                return kept
+            if (cached := self._cache.get(path)) is not None:
+                self._cache.move_to_end(path)
+                return cached
         raw = make(path)
         with self._lock:
-            self._bytes += len(raw) - len(self._kept.pop(path, b""))
-            self._kept[path] = raw
-            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._bytes += len(raw) - len(self._cache.pop(path, b""))
+            self._cache[path] = raw
+            while self._bytes > KEPT_BYTES and len(self._cache) > 1:
+                self._bytes -= len(self._cache.popitem(last=False)[1])
         return raw
 
 

@@ -93,9 +93,9 @@ def _check_reach(writing: Writing, manifest: Manifest) -> None:
     if any(not KEY.fullmatch(term) for term in terms) or any(s.workspace for s in manifest.sensors):
         writing.allow_workspace()
     watched = {sensor.asset for sensor in manifest.sensors if sensor.asset}
-    asked = {key.partition(".")[0] for key in terms | watched}
-    if asked:
-        allow_namespaces(writing, asked)
+    namespaces = {key.partition(".")[0] for key in terms | watched}
+    if namespaces:
+        allow_namespaces(writing, namespaces)
 
 
 def validate_deployment(

@@ -35,10 +35,10 @@ def unstarted(board: Board, now: datetime, timing: Timing) -> list[TaskRow]:
 
 
 def anti_entropy(
-    board: Board, now: datetime, timing: Timing, gone: Collection[str]
+    board: Board, now: datetime, timing: Timing, missing: Collection[str]
 ) -> list[Enqueue | LoseAttempt]:
-    """`gone` are attempts that the queue says it does not have."""
-    return [_again(task) for task in unstarted(board, now, timing) if task.attempt_id in gone]
+    """`missing` are attempts that the queue says it does not have."""
+    return [_again(task) for task in unstarted(board, now, timing) if task.attempt_id in missing]
 
 
 def _again(task: TaskRow) -> Enqueue | LoseAttempt:

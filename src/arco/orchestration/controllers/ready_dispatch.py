@@ -103,9 +103,9 @@ def ready_dispatch(
     free = limits.max_in_flight - sum(flying.values())
     if free <= 0:
         return [], turn
-    gone = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
+    enqueued = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
     # One more than is free tells whether a tenant has something left to send.
-    backlog = _backlog(board, gone, later, free + 1)
+    backlog = _backlog(board, enqueued, later, free + 1)
     picks, turn = share(backlog, flying, free, limits, turn, backfills)
     return [enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
 
@@ -148,9 +148,9 @@ def backfill_share(
     return BackfillShare(runs, least_now, max(0, max(least, room) - len(own)), waiting)
 
 
-def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> Backlog:
+def _backlog(board: Board, enqueued: set[TaskKey], later: Deferred, limit: int) -> Backlog:
     """The first tasks of each run that are ready, have not gone, and may go now."""
-    passed_over = gone | later.tasks
+    passed_over = enqueued | later.tasks
     kinds_of: dict[tuple[str, str], set[Kind]] = {}
     for kind in later.kinds:
         kinds_of.setdefault(kind[:2], set()).add(kind)
@@ -189,7 +189,7 @@ def share(
     room = {tenant: max(0, limits.quota(tenant) - flying.get(tenant, 0)) for tenant in queues}
     waiting = {tenant: queue[: room[tenant]] for tenant, queue in queues.items() if room[tenant]}
     ring = _from(sorted(waiting), turn)
-    taken = dict.fromkeys(ring, 0)
+    picked = dict.fromkeys(ring, 0)
     picks: list[TaskKey] = []
     served = {tenant: run for tenant, run in turn.runs.items() if tenant in backlog}
     last, left = turn.last, turn.left
@@ -198,17 +198,17 @@ def share(
             earned = max(1, limits.weights.get(tenant, 1))
             if last == tenant and left:
                 earned = left
-            at = taken[tenant]
+            at = picked[tenant]
             going = waiting[tenant][at : at + min(earned, free)]
             picks += [(run[1], task_id) for run, task_id in going]
             served[tenant] = going[-1][0]
-            taken[tenant] += len(going)
+            picked[tenant] += len(going)
             free -= len(going)
-            full = free == 0 and taken[tenant] < len(queues[tenant])
+            full = free == 0 and picked[tenant] < len(queues[tenant])
             last, left = tenant, earned - len(going) if full else 0
             if free == 0:
                 break
-        ring = [tenant for tenant in ring if taken[tenant] < len(waiting[tenant])]
+        ring = [tenant for tenant in ring if picked[tenant] < len(waiting[tenant])]
     return picks, Turn(last, left, served)
 
 

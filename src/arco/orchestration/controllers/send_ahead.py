@@ -102,14 +102,14 @@ def others_wait(board: Board, sent: Mapping[str, TaskKey], later: Deferred) -> b
         key for attempt, key in sent.items() if key in ready and ready[key].attempt_id == attempt
     }
     passed_over |= later.tasks & ready.keys()
-    gone = Counter(key[0] for key in passed_over if kind_of(ready[key]) not in later.kinds)
+    excluded = Counter(key[0] for key in passed_over if kind_of(ready[key]) not in later.kinds)
     for kind in later.kinds:
-        gone[kind[1]] += board.ready_of.get(kind, 0)
+        excluded[kind[1]] += board.ready_of.get(kind, 0)
     waiting: Counter[str] = Counter()
     for runs in board.ready.values():
         waiting.update({run_id: len(orders) for run_id, orders in runs.items()})
     return any(
-        count > gone[run_id]
+        count > excluded[run_id]
         for run_id, count in waiting.items()
         if run_id not in later.runs and is_served(board, run_id)
     )

@@ -46,7 +46,7 @@ class Capacity:
         self._alone = alone
         self._pass_s = pass_s
         self._changed = threading.Condition()
-        self.taken = Reserved(0, 0)
+        self.reserved = Reserved(0, 0)
         self._passed_since: dict[str, float] = {}
         """By message that did not fit: since when it has waited for room."""
 
@@ -66,13 +66,13 @@ class Capacity:
             if after.slots > self.slots or not memory:
                 self._passed_since.setdefault(name, self._clock.monotonic())
                 return False
-            self.taken = after
+            self.reserved = after
             self._passed_since.pop(name, None)
             return True
 
     def release(self, weight: Weight) -> None:
         with self._changed:
-            self.taken = self._with(self._bounded(weight), -1)
+            self.reserved = self._with(self._bounded(weight), -1)
             self._changed.notify_all()
 
     def keep(self, names: Container[str]) -> None:
@@ -83,7 +83,7 @@ class Capacity:
     def wait_for_room(self, timeout_s: float) -> bool:
         """Whether a slot is free by then."""
         with self._changed:
-            return self._changed.wait_for(lambda: self.taken.slots < self.slots, timeout_s)
+            return self._changed.wait_for(lambda: self.reserved.slots < self.slots, timeout_s)
 
     def _awaited(self) -> str:
         """The message that has waited for room for so long that none may pass it any more."""
@@ -99,6 +99,6 @@ class Capacity:
 
     def _with(self, weight: Weight, sign: int) -> Reserved:
         return Reserved(
-            self.taken.slots + sign * weight.slots,
-            self.taken.memory_mib + sign * weight.memory_mib,
+            self.reserved.slots + sign * weight.slots,
+            self.reserved.memory_mib + sign * weight.memory_mib,
         )

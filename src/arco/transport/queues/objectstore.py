@@ -167,10 +167,10 @@ def claimed_message(store: Store, delivery: Delivery, nonce: str) -> bytes:
     """The body of a message that somebody has claimed. NotFound if this claim does not count."""
     key = _key(delivery)
     try:
-        mine = _claim.decode(store.get(key.claim).data).nonce == nonce
+        is_owner = _claim.decode(store.get(key.claim).data).nonce == nonce
     except msgspec.DecodeError:  # it was released
-        mine = False
-    if not mine:
+        is_owner = False
+    if not is_owner:
         raise NotFound(f"the claim on {delivery.message.name} has ended")
     return store.get(key.message).data
 
