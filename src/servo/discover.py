@@ -121,15 +121,15 @@ def refuse(problems: Sequence[Problem]) -> None:
 
 def _modules(base: Path, ignored: IgnoredFiles) -> Iterator[tuple[Path, str]]:
     for folder, folders, files in os.walk(base):
-        here = Path(folder)
+        directory = Path(folder)
         folders[:] = sorted(
             name
             for name in folders
-            if not _skip_folder(here / name) and not ignored.folder(here / name)
+            if not _skip_folder(directory / name) and not ignored.folder(directory / name)
         )
         for file in files:
-            if _is_module(file) and not ignored.file(here / file):
-                yield here / file, _module_name((here / file).relative_to(base))
+            if _is_module(file) and not ignored.file(directory / file):
+                yield directory / file, _module_name((directory / file).relative_to(base))
 
 
 def _imports(name: str, file: Path) -> ModuleImports:
@@ -163,11 +163,11 @@ def _left_out(
         via = sorted(imports[name].at_import & imported)
         if not via and not imports[name].servo_in_functions:
             continue
-        how = f"only imports {via[0]}" if via else "imports servo only inside functions"
+        reason = f"only imports {via[0]}" if via else "imports servo only inside functions"
         yield Problem(
             files[name].relative_to(root).as_posix(),
             1,
-            f"{name} was not imported: it {how}",
+            f"{name} was not imported: it {reason}",
             "if it defines assets, import servo in it, or name it in [project] modules",
         )
 

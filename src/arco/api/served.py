@@ -206,12 +206,12 @@ class ServedWorkspace:
         return self.workspace.read.snapshot(Generation(number))
 
     def _moment(self, at: AtParameters) -> At | None:
-        given = [
+        moments = [
             name for name in ("generation", "as_of", "as_of_run") if getattr(at, name) is not None
         ]
-        if len(given) > 1:
+        if len(moments) > 1:
             raise ApiError(
-                "invalid", f"{' and '.join(given)} are mutually exclusive", code="two_moments"
+                "invalid", f"{' and '.join(moments)} are mutually exclusive", code="two_moments"
             )
         if at.generation is not None:
             return Generation(at.generation)

@@ -303,19 +303,19 @@ class ApiServer:
                 if_match=if_match,
             )
             try:
-                done: WriteAnswer[Any] = route.call(writing, parameters, body)
+                outcome: WriteAnswer[Any] = route.call(writing, parameters, body)
             finally:
                 served.look_again()
-            document = {"generation": done.generation, **plain(done.body)}
-            return done, without_hidden_names(served.view(AtParameters()), visible, document)
+            document = {"generation": outcome.generation, **plain(outcome.body)}
+            return outcome, without_hidden_names(served.view(AtParameters()), visible, document)
 
-        done, document = await self.in_thread(call, served)
-        answered = {"Arco-Generation": str(done.generation)}
-        if done.location:
+        outcome, document = await self.in_thread(call, served)
+        answered = {"Arco-Generation": str(outcome.generation)}
+        if outcome.location:
             base = f"/api/v1/workspaces/{tenant}/{name}"
-            answered["Location"] = quote(f"{base}{done.location}", safe="/?=&%:@~")
-        if done.version is not None:
-            answered["ETag"] = etag_of(done.generation, done.version, visible)
+            answered["Location"] = quote(f"{base}{outcome.location}", safe="/?=&%:@~")
+        if outcome.version is not None:
+            answered["ETag"] = etag_of(outcome.generation, outcome.version, visible)
         return Answer(route.status, msgspec.json.encode(document), headers=answered)
 
     async def body(self, request: Request[Any, Any, Any], limit: int | None = None) -> bytes:

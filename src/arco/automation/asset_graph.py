@@ -151,12 +151,12 @@ class Periods:
         return self._resolvers[key]
 
     def pinned_partitions(
-        self, node: AutomatedPartition, each: Input, partitions: Iterable[str]
+        self, node: AutomatedPartition, input: Input, partitions: Iterable[str]
     ) -> list[str]:
         """The partitions that an input which names versions reads, if it has those."""
-        own, space = self.space(node.asset), self.space(each.asset)
+        own, space = self.space(node.asset), self.space(input.asset)
         resolver = Resolver(
-            node.asset, each, own, space, lambda: self._points(each.asset, partitions)
+            node.asset, input, own, space, lambda: self._points(input.asset, partitions)
         )
         return [space.text(point) for point in resolver.resolve(resolver.relevant(node.point))]
 

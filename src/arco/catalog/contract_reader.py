@@ -49,11 +49,11 @@ class ContractReader:
         asset_id = self.asset_id(key)
         row = self.snapshot.get(CONTRACTS, asset_id)
         if row is None:
-            had = self.snapshot.rows(CONTRACT_VERSIONS, asset_id)
+            versions = self.snapshot.rows(CONTRACT_VERSIONS, asset_id)
             raise NotFound(
-                f"{key} has no contract" + (" any more" if had else ""),
+                f"{key} has no contract" + (" any more" if versions else ""),
                 hint=f"see `servo contracts history {key}`"
-                if had
+                if versions
                 else f"declare one in code: contract({key.rpartition('.')[2]}, …)",
             )
         return row

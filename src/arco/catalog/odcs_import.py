@@ -96,12 +96,12 @@ def from_odcs(document: object, *, asset: str = "", schema: str = "") -> Importe
         raise Invalid(
             f"{where} is called {name!r}, which is not an asset key", hint="give --asset"
         ) from None
-    left_out = [each for each in sorted(fields) if each not in TAKEN]
+    omitted = [each for each in sorted(fields) if each not in TAKEN]
     columns, keys = _columns(chosen, where)
     description = _mapping(fields.get("description") or {}, "description")
     words = [str(description[each]) for each in ("usage", "limitations") if description.get(each)]
     custom = _customs(fields)
-    days, freshness = _promised_times(fields, custom, left_out)
+    days, freshness = _promised_times(fields, custom, omitted)
     contract = ContractStatement(
         name=key,
         version=str(ContractVersion.parse(_text(fields, "version"))),
@@ -111,12 +111,12 @@ def from_odcs(document: object, *, asset: str = "", schema: str = "") -> Importe
         consumers=_consumers(custom.pop(CONSUMERS, ())),
         columns=columns,
         key=keys,
-        checks=tuple(_checks(chosen, where, left_out)),
+        checks=tuple(_checks(chosen, where, omitted)),
         freshness=freshness,
         retention=Retention(days=days, versions=_whole(custom.pop(VERSIONS, 0), VERSIONS)),
     )
-    left_out += [f"customProperties.{each}" for each in sorted(custom)]
-    return ImportedContract(contract, tuple(left_out))
+    omitted += [f"customProperties.{each}" for each in sorted(custom)]
+    return ImportedContract(contract, tuple(omitted))
 
 
 def _check_kind(fields: Mapping[str, Any]) -> None:
@@ -181,12 +181,12 @@ def _type(fields: Mapping[str, Any], place: str) -> str:
     return _PHYSICAL.get(logical, "")
 
 
-def _checks(chosen: Mapping[str, Any], where: str, left_out: list[str]) -> Iterator[Check]:
+def _checks(chosen: Mapping[str, Any], where: str, omitted: list[str]) -> Iterator[Check]:
     seen: dict[bytes, Check] = {}
     for place, column, rule in _rules(chosen, where):
         check = _check(rule, column, place)
         if check is None:
-            left_out.append(place)
+            omitted.append(place)
         elif substance(check) not in seen:
             names = {each.name for each in seen.values()}
             while check.name in names:  # two rules of one kind
@@ -253,7 +253,7 @@ def _first_whole(rule: Mapping[str, Any], terms: Sequence[tuple[str, int]]) -> i
 
 
 def _promised_times(
-    fields: Mapping[str, Any], custom: dict[str, Any], left_out: list[str]
+    fields: Mapping[str, Any], custom: dict[str, Any], omitted: list[str]
 ) -> tuple[int, FreshnessSpec | None]:
     days, freshness = 0, None
     own = custom.pop(FRESHNESS, None)
@@ -266,7 +266,7 @@ def _promised_times(
         elif name in ("retention", "re"):
             days = -(-_duration(agreement, place) // DAY)
         else:
-            left_out.append(f"{place} ({name})")
+            omitted.append(f"{place} ({name})")
     if own is not None:
         try:
             freshness = msgspec.convert(own, FreshnessSpec)

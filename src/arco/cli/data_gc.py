@@ -134,13 +134,13 @@ def _show_versions(result: DataGcReport, everything: bool) -> None:
     chosen = result.given_up if everything else result.given_up[:SHOWN]
     rows = [
         (
-            given.asset,
-            partition_text(given.partition) or None,
-            given.version or given.status.lower(),
-            render.size(given.bytes),
-            given.reason,
+            expired.asset,
+            partition_text(expired.partition) or None,
+            expired.version or expired.status.lower(),
+            render.size(expired.bytes),
+            expired.reason,
         )
-        for given in chosen
+        for expired in chosen
     ]
     headers = ("asset", "partition", "version", "bytes", "why")
     right = ("version", "bytes")

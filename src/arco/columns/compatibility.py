@@ -148,22 +148,22 @@ def matched(
 ) -> Matching:
     """Which column is which."""
     pairs: dict[str, ColumnPair] = {}
-    rest = {each.name: each for each in old}
+    remaining = {each.name: each for each in old}
     names = {each.name for each in new}
     former = {after: before for before, after in renames.items() if before not in names}
     for each in new:
-        if before := rest.pop(each.name, None):
+        if before := remaining.pop(each.name, None):
             pairs[each.name] = ColumnPair(before, each)
     for each in new:
-        if each.name not in pairs and (before := rest.pop(former.get(each.name, ""), None)):
+        if each.name not in pairs and (before := remaining.pop(former.get(each.name, ""), None)):
             pairs[each.name] = ColumnPair(before, each, "GovernedRename")
     added = [each for each in new if each.name not in pairs]
-    for pair in _inferred(old, rest, added, new, renames):
-        del rest[pair.old.name]
+    for pair in _inferred(old, remaining, added, new, renames):
+        del remaining[pair.old.name]
         pairs[pair.new.name] = pair
     return Matching(
         [pairs[each.name] for each in new if each.name in pairs],
-        list(rest.values()),
+        list(remaining.values()),
         [each for each in new if each.name not in pairs],
     )
 
@@ -268,25 +268,25 @@ def _field_changes(
     remaining = {each["name"]: each for each in before}
     for each in after:
         inner = f"{path}.{each['name']}"
-        was = remaining.pop(each["name"], None)
-        if was is None:
+        old_field = remaining.pop(each["name"], None)
+        if old_field is None:
             kind: ChangeKind = "added" if each["nullable"] else "added_required"
             yield SchemaChange(kind, column, inner, "", text(each["type"]))
             continue
-        yield from _part(column, inner, was, each, "type", "nullable")
+        yield from _part(column, inner, old_field, each, "type", "nullable")
     for removed in remaining.values():
         yield SchemaChange("removed", column, f"{path}.{removed['name']}", text(removed["type"]))
 
 
-def _is_unreadable(whole: ColumnType, decimal: ColumnType) -> bool:
+def _is_unreadable(integer: ColumnType, decimal: ColumnType) -> bool:
     """Whether Spark cannot read whole numbers as a decimal, although that holds their values.
 
     Parquet stores bytes and shorts as 32 bits; the decimal must hold all numbers of that width.
     """
-    if not isinstance(decimal, str) or whole not in WHOLE_NUMBERS:
+    if not isinstance(decimal, str) or integer not in WHOLE_NUMBERS:
         return False
     digits = DECIMAL.fullmatch(decimal)
-    needed = 20 if whole == "long" else 10
+    needed = 20 if integer == "long" else 10
     return digits is not None and int(digits[1]) - int(digits[2]) < needed
 
 

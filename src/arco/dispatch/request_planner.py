@@ -107,12 +107,12 @@ class RequestPlanner:
         batch: list[tuple[RunRequestRow, Decision]] = []
         size = 0
         for row, decision in decided:
-            more = _size(decision)
-            if batch and size + more > BATCH_BYTES:
+            decision_bytes = _size(decision)
+            if batch and size + decision_bytes > BATCH_BYTES:
                 self._append(batch)
                 batch, size = [], 0
             batch.append((row, decision))
-            size += more
+            size += decision_bytes
         self._append(batch)
         now = self._clock.monotonic()
         self._planned_at.update({row.request_key: now for row, _ in decided})

@@ -8,7 +8,7 @@ head again, with its runs and its undecided quarantine. So, in this order:
     2. read the pins, then the head again
                                 see pins.py for why in this order
     3. look at the witnesses    generations that together show what every kept one needs
-    4. decide                   which versions are given up: `give_up`, a pure function
+    4. decide                   which versions expire: `expirable`, a pure function
     5. say so                   `VersionsExpired`, which the fold refuses for what is current
     6. delete                   files of versions that are given up, then leftovers
 
@@ -55,7 +55,7 @@ from arco.execution.expiry import (
     RunNeeds,
     VersionInfo,
     current_in,
-    give_up,
+    expirable,
     needed,
 )
 from arco.execution.states import VersionStatus
@@ -91,7 +91,7 @@ class DataGcReport(msgspec.Struct, frozen=True):
     given_up: list[ExpiredVersion]
     doomed: list[DeletableFile]
     failed: int
-    """Deletes, and versions that could not be given up."""
+    """Deletes that failed, and versions that could not be expired."""
 
     @property
     def bytes(self) -> int:
@@ -99,7 +99,7 @@ class DataGcReport(msgspec.Struct, frozen=True):
 
 
 class _Witnessed(msgspec.Struct, frozen=True):
-    """What the witnesses show, together."""
+    """What all witnesses show."""
 
     versions: list[VersionInfo]
     """Of the head."""
@@ -162,28 +162,28 @@ class DataCollector:
         pinned = {pin.generation for pin in self._pins.active(now)}
         head = self._manifests.head()
         snapshot = Snapshot(self._manifests, self._files, head)
-        # Rows taken back since say nothing about a generation: it is read itself.
+        # Generations before a rewrite are read: the rows of the head say nothing about them.
         rewritten_at = snapshot.head.manifest.rewritten_at
         pinned |= {n for n in floor.thinned_numbers() if n < rewritten_at}
         thinned = [t for t in floor.thinned if t.generation >= rewritten_at]
-        seen = self._look(snapshot, floor.generation, pinned, thinned, progress)
+        witnessed = self._witnesses(snapshot, floor.generation, pinned, thinned, progress)
         retention = self._runs.retention(snapshot)
-        given_up = sorted(give_up(seen.versions, retention, seen.stays, now), key=_in_order)
+        expired = sorted(expirable(witnessed.versions, retention, witnessed.stays, now), key=_order)
         failed = 0
         if not dry_run:
-            expired = self._give_up(given_up, progress)
-            failed, given_up = len(given_up) - len(expired), expired
+            recorded = self._record_expired(expired, progress)
+            failed, expired = len(expired) - len(recorded), recorded
         window = max(keep.generations.generations, self._manifests.age_gate)
         longest = max(keep.logs, keep.plans, keep.markers, window)
         ended = self._runs.ended(snapshot, now - longest)
-        doomed = list(self._sweepable(seen, given_up, keep, ended, now, progress))
+        deletable = list(self._sweepable(witnessed, expired, keep, ended, now, progress))
         if not dry_run:
-            failed += self._sweep(doomed, progress)
-        return DataGcReport(dry_run, floor.generation, head.generation, given_up, doomed, failed)
+            failed += self._sweep(deletable, progress)
+        return DataGcReport(dry_run, floor.generation, head.generation, expired, deletable, failed)
 
     # -- witnesses -------------------------------------------------------------------------
 
-    def _look(
+    def _witnesses(
         self,
         snapshot: Snapshot,
         floor: int,
@@ -229,51 +229,53 @@ class DataCollector:
             at = self._manifests.read(at.manifest.rewritten_at - 1)
         return before
 
-    # -- giving up -------------------------------------------------------------------------
+    # -- expiring ---------------------------------------------------------------------------
 
-    def _give_up(
-        self, given_up: Sequence[ExpiredVersion], progress: Progress
+    def _record_expired(
+        self, versions: Sequence[ExpiredVersion], progress: Progress
     ) -> list[ExpiredVersion]:
-        """Those that the log says are given up."""
+        """Append that versions are expired. The result: those for which this succeeded."""
         expired: list[ExpiredVersion] = []
         done = 0
-        for asset_id, versions in itertools.groupby(given_up, lambda g: g.asset_id):
-            of_asset = list(versions)
+        for asset_id, group in itertools.groupby(versions, lambda version: version.asset_id):
+            of_asset = list(group)
             for start in range(0, len(of_asset), BATCH):
                 part = of_asset[start : start + BATCH]
                 done += len(part)
-                if self._told(asset_id, part):
+                if self._try_expire(asset_id, part):
                     expired += part
-                progress("expiring versions", done, len(given_up))
+                progress("expiring versions", done, len(versions))
         return expired
 
-    def _told(self, asset_id: str, part: Sequence[ExpiredVersion]) -> bool:
+    def _try_expire(self, asset_id: str, part: Sequence[ExpiredVersion]) -> bool:
         try:
             self._expire(asset_id, [Version(g.materialization_id, g.reason) for g in part])
             return True
         except (Refused, Unavailable):
-            return False  # one became current, or nobody can say: the next time decides anew
+            return False  # one became current, or the outcome is unknown: the next gc decides
 
     # -- files -----------------------------------------------------------------------------
 
     def _sweepable(
         self,
-        seen: _Witnessed,
-        given_up: Sequence[ExpiredVersion],
+        witnessed: _Witnessed,
+        expired: Sequence[ExpiredVersion],
         keep: KeepFor,
         ended: EndedRuns,
         now: datetime,
         progress: Progress,
     ) -> Iterator[DeletableFile]:
-        going = {given.path for given in given_up}
-        going |= {
-            m.path for m in seen.versions if m.status == VersionStatus.EXPIRED and not seen.stays(m)
+        expired_paths = {version.path for version in expired}
+        expired_paths |= {
+            version.path
+            for version in witnessed.versions
+            if version.status == VersionStatus.EXPIRED and not witnessed.stays(version)
         }
         window = max(keep.generations.generations, self._manifests.age_gate)
         for key, objects in itertools.groupby(self._listed(DATA, progress), _belongs_to):
             if match := FOLDER.fullmatch(key):
                 limit = now - self._manifests.age_gate
-                yield from _folder(match, list(objects), seen, going, limit)
+                yield from _folder(match, list(objects), witnessed, expired_paths, limit)
         of_runs = (
             (paths.COMMITS, "commit marker", max(keep.markers, window)),
             (paths.LOGS, "log", keep.logs),
@@ -281,17 +283,21 @@ class DataCollector:
         for prefix, why, age in of_runs:
             for meta in self._listed(prefix, progress):
                 run = meta.path.removeprefix(prefix).partition("/")[0]
-                if _is_over(ended.runs.get(run), run in seen.runs.runs, meta, now - age):
+                if _is_over(ended.runs.get(run), run in witnessed.runs.runs, meta, now - age):
                     yield DeletableFile(meta.path, meta.size, why)
         for meta in self._listed(PLANS, progress):
             plan = meta.path.removeprefix(PLANS).removesuffix(".json")
             limit = now - max(keep.plans, window)
-            if _is_over(ended.plans.get(plan), plan in seen.runs.plans, meta, limit):
+            if _is_over(ended.plans.get(plan), plan in witnessed.runs.plans, meta, limit):
                 yield DeletableFile(meta.path, meta.size, "plan")
-        having = {run for path, run in seen.made_by if path not in going} | seen.runs.runs
+        needed_runs = {
+            run for path, run in witnessed.made_by if path not in expired_paths
+        } | witnessed.runs.runs
         for meta in self._listed(paths.INPUTS, progress):
             run = meta.path.removeprefix(paths.INPUTS).partition("/")[0]
-            if _is_over(ended.runs.get(run), run in having, meta, now - max(keep.plans, window)):
+            if _is_over(
+                ended.runs.get(run), run in needed_runs, meta, now - max(keep.plans, window)
+            ):
                 yield DeletableFile(meta.path, meta.size, "list of inputs")
 
     def _listed(self, prefix: str, progress: Progress) -> Iterator[ObjectMeta]:
@@ -300,18 +306,18 @@ class DataCollector:
                 progress(f"listing {prefix}", number, number)
             yield meta
 
-    def _sweep(self, doomed: Sequence[DeletableFile], progress: Progress) -> int:
+    def _sweep(self, deletable: Sequence[DeletableFile], progress: Progress) -> int:
         failed = 0
-        for start in range(0, len(doomed), 256):
-            part = doomed[start : start + 256]
+        for start in range(0, len(deletable), 256):
+            part = deletable[start : start + 256]
             failed += delete_quietly(self._store, [d.path for d in part])
-            progress("deleting", start + len(part), len(doomed))
+            progress("deleting", start + len(part), len(deletable))
         return failed
 
 
-def _in_order(given: ExpiredVersion) -> tuple[str, str, str, int, str]:
-    asset = (given.asset, given.asset_id, given.partition)
-    return (*asset, given.version, given.materialization_id)
+def _order(version: ExpiredVersion) -> tuple[str, str, str, int, str]:
+    asset = (version.asset, version.asset_id, version.partition)
+    return (*asset, version.version, version.materialization_id)
 
 
 def _belongs_to(meta: ObjectMeta) -> str:
@@ -323,14 +329,18 @@ def _belongs_to(meta: ObjectMeta) -> str:
 def _folder(
     match: re.Match[str],
     objects: Sequence[ObjectMeta],
-    seen: _Witnessed,
-    going: set[str],
+    witnessed: _Witnessed,
+    expired_paths: set[str],
     limit: datetime,
 ) -> Iterator[DeletableFile]:
     folder = match[0].rstrip("/")
-    if folder in going:
+    if folder in expired_paths:
         why = "version"
-    elif folder in seen.folders or match[4] in seen.needed or match[1] in seen.runs.folders:
+    elif (
+        folder in witnessed.folders
+        or match[4] in witnessed.needed
+        or match[1] in witnessed.runs.folders
+    ):
         return
     elif all(meta.last_modified < limit for meta in objects):
         why = "leftover"

@@ -48,12 +48,12 @@ def compare_with_duckdb(
 ) -> KeyChanges:
     """`folders` are those of the first and the second version. Invalid if the key is none."""
     with tempfile.TemporaryDirectory(prefix="arco-compare-") as scratch:
-        here = machine()
+        limits = machine()
         with duckdb.connect(
             ":memory:",
             config={
-                "threads": here.cores,
-                "memory_limit": f"{min(MEMORY_BYTES, here.memory_bytes // 4)}B",
+                "threads": limits.cores,
+                "memory_limit": f"{min(MEMORY_BYTES, limits.memory_bytes // 4)}B",
                 "temp_directory": f"{scratch}/spilled",
                 "autoinstall_known_extensions": False,
             },

@@ -131,7 +131,7 @@ def current_in(versions: Iterable[VersionInfo], thinned: Sequence[Thinned]) -> s
     return current
 
 
-def give_up(
+def expirable(
     versions: Sequence[VersionInfo],
     retention: Mapping[str, Retention],
     stays: Callable[[VersionInfo], bool],
@@ -144,7 +144,7 @@ def give_up(
     for version in versions:
         reason = _USELESS.get(version.status)
         if reason is not None and not stays(version):
-            yield _given_up(version, reason)
+            yield _expired(version, reason)
     good = sorted(
         (version for version in versions if version.status == VersionStatus.GOOD),
         key=lambda version: (version.asset_id, version.partition_key, -version.position),
@@ -155,7 +155,7 @@ def give_up(
         for place, version in enumerate(group):
             policy = retention.get(version.asset_id, Retention())
             if not stays(version) and not _retained(policy, place, version, now):
-                yield _given_up(version, f"its asset keeps {_policy_text(policy)}")
+                yield _expired(version, f"its asset keeps {_policy_text(policy)}")
 
 
 def _retained(policy: Retention, place: int, version: VersionInfo, now: datetime) -> bool:
@@ -175,7 +175,7 @@ def _policy_text(policy: Retention) -> str:
     return ", and ".join(parts)
 
 
-def _given_up(version: VersionInfo, reason: str) -> ExpiredVersion:
+def _expired(version: VersionInfo, reason: str) -> ExpiredVersion:
     match = FOLDER.match(f"{version.path}/")
     return ExpiredVersion(
         asset=f"{match[2]}.{match[3]}" if match else version.asset_id,

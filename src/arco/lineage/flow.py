@@ -68,16 +68,16 @@ def column(asset: str, name: str) -> Flow:
 
 def merge(flows: Iterable[Flow]) -> Flow:
     """What reaches a value through any of several ways."""
-    some = [flow for flow in flows if flow.sources or flow.doubt or flow.parts]
-    if len(some) <= 1:
-        return some[0] if some else NOTHING
-    sources = dict(some[0].sources)
-    for flow in some[1:]:
+    nonempty = [flow for flow in flows if flow.sources or flow.doubt or flow.parts]
+    if len(nonempty) <= 1:
+        return nonempty[0] if nonempty else NOTHING
+    sources = dict(nonempty[0].sources)
+    for flow in nonempty[1:]:
         add(sources, flow.sources)
-    doubt = max(flow.doubt for flow in some)
-    if not any(flow.parts for flow in some):
-        return Flow(sources, doubt, None, any(flow.mixed for flow in some))
-    parts = _merged(some)
+    doubt = max(flow.doubt for flow in nonempty)
+    if not any(flow.parts for flow in nonempty):
+        return Flow(sources, doubt, None, any(flow.mixed for flow in nonempty))
+    parts = _merged(nonempty)
     return Flow(sources, doubt, parts, parts is None)
 
 

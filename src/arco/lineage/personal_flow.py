@@ -80,10 +80,10 @@ class LabelledColumn(Struct, frozen=True):
 
 def labels_of(links: Iterable[Link], own: Callable[[Node], OwnLabel]) -> dict[Node, LabelledColumn]:
     """The labels of all columns at the ends of these edges."""
-    below: dict[Node, list[Link]] = {}
+    links_of: dict[Node, list[Link]] = {}
     nodes: dict[Node, None] = {}
     for link in links:
-        below.setdefault(link.source, []).append(link)
+        links_of.setdefault(link.source, []).append(link)
         nodes.update({link.source: None, link.target: None})
     inherited: dict[Node, Label] = dict.fromkeys(nodes, NOTHING)
     via: dict[Node, dict[str, Link]] = {node: {} for node in nodes}
@@ -91,7 +91,7 @@ def labels_of(links: Iterable[Link], own: Callable[[Node], OwnLabel]) -> dict[No
     while waiting:
         node = waiting.popleft()
         label = own(node).over(inherited[node])
-        for link in below.get(node, ()):
+        for link in links_of.get(node, ()):
             brought = passed_on(label, link.kind, link.masked)
             joined = inherited[link.target].joined(brought)
             if joined == inherited[link.target]:

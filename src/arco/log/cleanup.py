@@ -105,23 +105,23 @@ class Cleanup:
             delete_quietly(self._store, batches)
             return
         with self._lock:  # a commit after its own names what it has not seen gone
-            doomed = [path for path in batches if path not in self._under_way]
-            self._under_way.update(doomed)
+            obsolete = [path for path in batches if path not in self._under_way]
+            self._under_way.update(obsolete)
         # Not by the store's own threads: those belong to the commits. A future for each object
         # would cost more than deleting it from a local disk.
-        for first in range(min(DELETES, len(doomed))):
-            deleting.submit(self._delete, doomed[first::DELETES])
+        for first in range(min(DELETES, len(obsolete))):
+            deleting.submit(self._delete, obsolete[first::DELETES])
 
-    def _delete(self, doomed: Sequence[str]) -> None:
+    def _delete(self, obsolete: Sequence[str]) -> None:
         try:
-            for path in doomed:
+            for path in obsolete:
                 if not self._ending:
                     delete_quietly(self._store, (path,))
                 with self._lock:
                     self._under_way.discard(path)
         finally:
             with self._lock:
-                self._under_way.difference_update(doomed)
+                self._under_way.difference_update(obsolete)
 
     def _write_hint(self, created: Head) -> None:
         """Without reading it first, once this process has: that it goes back harms nobody."""
@@ -132,7 +132,7 @@ class Cleanup:
         self._hinted = max(self._hinted, created.generation)
 
 
-def delete_quietly(store: Store, doomed: Iterable[str]) -> int:
+def delete_quietly(store: Store, obsolete: Iterable[str]) -> int:
     """Delete what can be deleted; one failure never stops the rest. Returns the failures."""
 
     def delete(path: str) -> int:
@@ -143,4 +143,4 @@ def delete_quietly(store: Store, doomed: Iterable[str]) -> int:
             log.warning("could not delete %s: %s", path, error)
             return 1
 
-    return sum(each(store, delete, doomed))
+    return sum(each(store, delete, obsolete))

@@ -46,11 +46,11 @@ class CatalogNames:
     def column(self, id: str, name: str, at: datetime | None) -> str:
         """A column that was renamed later; else the one that has the name; else one that had it."""
         renames, names = self._columns(id)
-        had = [row for row in renames if row.old_name == name]
-        later = next((row for row in had if at is not None and self._renamed_at(row) > at), None)
-        if later is None and (name in names.values() or not had):
+        former = [row for row in renames if row.old_name == name]
+        later = next((row for row in former if at is not None and self._renamed_at(row) > at), None)
+        if later is None and (name in names.values() or not former):
             return name
-        rename = later or had[-1]
+        rename = later or former[-1]
         return names.get(rename.column_id, rename.new_name)
 
     def column_names(self, id: str, name: str) -> Sequence[str]:

@@ -236,14 +236,14 @@ def texts_of(
     """The keys of the axes in these ranges, as people write them."""
     texts: list[str] = []
     for axis in axes:
-        having = [
+        matching = [
             (keys, parts)
             for key, space in spaces.items()
             for keys, parts in _pairs(space, ranges[key])
             if keys.name == axis.name
         ]
-        keys = having[0][0]
-        numbers = merged(part for _, parts in having for part in parts)
+        keys = matching[0][0]
+        numbers = merged(part for _, parts in matching for part in parts)
         texts += _texts(keys, numbers)
     return tuple(texts)
 

@@ -110,12 +110,12 @@ def check_contracts(
         _check_owner(each)
         if not restores:
             _check_version(each)
-        for one in (*_removal(each), *_column_breaks(each, columns_of)):
-            pair = one.asset, one.column
-            if pair in accepted and _holds_on(each, one):
+        for contract_break in (*_removal(each), *_column_breaks(each, columns_of)):
+            pair = contract_break.asset, contract_break.column
+            if pair in accepted and _holds_on(each, contract_break):
                 needed.add(pair)
             else:
-                breaks.append(one)
+                breaks.append(contract_break)
     if breaks:
         raise _refused(manifest, breaks)
     return frozenset(needed)
@@ -136,39 +136,43 @@ def _agreed(reader: DeploymentReader, manifest: Manifest, change: Change) -> Ite
             yield _Agreed(asset, asset_id, row, contract)
 
 
-def _check_owner(each: _Agreed) -> None:
-    if each.row is not None and each.declared is not None and each.row.source == "people":
-        code = each.declared.code
+def _check_owner(agreement: _Agreed) -> None:
+    if (
+        agreement.row is not None
+        and agreement.declared is not None
+        and agreement.row.source == "people"
+    ):
+        code = agreement.declared.code
         raise Invalid(
-            f"{code.file}:{code.line}: the contract of {each.asset.key} is declared in code, and "
-            f"version {each.row.version} was declared by command",
+            f"{code.file}:{code.line}: the contract of {agreement.asset.key} is in code, and "
+            f"version {agreement.row.version} was declared by command",
             hint="remove it from the code; or take the other one back with "
-            f"`servo contracts remove {each.asset.key} --reason TEXT`",
+            f"`servo contracts remove {agreement.asset.key} --reason TEXT`",
         )
 
 
-def _check_version(each: _Agreed) -> None:
-    if each.row is None or each.declared is None:
+def _check_version(agreement: _Agreed) -> None:
+    if agreement.row is None or agreement.declared is None:
         return
-    before = each.row.decoded()
-    renames = {c.renamed_from: c.name for c in each.asset.columns if c.renamed_from}
+    before = agreement.row.decoded()
+    renames = {c.renamed_from: c.name for c in agreement.asset.columns if c.renamed_from}
     # A contract follows its asset, which may have another name now.
-    before = msgspec.structs.replace(before, name=each.asset.key)
-    if all(getattr(before, name) == getattr(each.declared, name) for name in _FIELDS):
+    before = msgspec.structs.replace(before, name=agreement.asset.key)
+    if all(getattr(before, name) == getattr(agreement.declared, name) for name in _FIELDS):
         return
-    changes = contract_changes(before, each.declared, renames)
-    problem = version_problem(before, each.declared, changes)
+    changes = contract_changes(before, agreement.declared, renames)
+    problem = version_problem(before, agreement.declared, changes)
     if problem is not None:
-        code = each.declared.code
+        code = agreement.declared.code
         message, hint = problem
         raise Invalid(f"{code.file}:{code.line}: {message}", hint=hint)
 
 
-def _removal(each: _Agreed) -> Iterator[ContractBreak]:
-    row = each.row
-    if row is not None and each.statement is None:
+def _removal(agreement: _Agreed) -> Iterator[ContractBreak]:
+    row = agreement.row
+    if row is not None and agreement.statement is None:
         yield ContractBreak(
-            each.asset.key,
+            agreement.asset.key,
             WHOLE,
             "its contract is removed from the code",
             row.version,
@@ -176,22 +180,26 @@ def _removal(each: _Agreed) -> Iterator[ContractBreak]:
         )
 
 
-def _column_breaks(each: _Agreed, columns_of: ColumnsOf) -> Iterator[ContractBreak]:
-    contract = each.statement
-    expected = None if contract is None else columns_of(each.asset, each.asset_id)
+def _column_breaks(agreement: _Agreed, columns_of: ColumnsOf) -> Iterator[ContractBreak]:
+    contract = agreement.statement
+    expected = None if contract is None else columns_of(agreement.asset, agreement.asset_id)
     if contract is None or expected is None:
         return
-    same_version = each.row is not None and each.row.version == contract.version
+    same_version = agreement.row is not None and agreement.row.version == contract.version
     promised = PromisedColumns(
         promised_columns(contract.columns),
-        tuple(each.row.accepted) if each.row is not None and same_version else (),
-        {c.renamed_from: c.name for c in each.asset.columns if c.renamed_from},
+        tuple(agreement.row.accepted) if agreement.row is not None and same_version else (),
+        {c.renamed_from: c.name for c in agreement.asset.columns if c.renamed_from},
     )
-    dimensions = [dimension.name for dimension in each.asset.partitions]
+    dimensions = [dimension.name for dimension in agreement.asset.partitions]
     for change in broken(promised, with_dimensions(expected.columns, dimensions)):
         if _is_known(change, expected):
             yield ContractBreak(
-                each.asset.key, change.column, str(change), contract.version, contract.consumers
+                agreement.asset.key,
+                change.column,
+                str(change),
+                contract.version,
+                contract.consumers,
             )
 
 
@@ -202,9 +210,9 @@ def _is_known(change: SchemaChange, expected: ExpectedColumns) -> bool:
     return change.rename == "GovernedRename" or change.column in expected.missing
 
 
-def _holds_on(each: _Agreed, one: ContractBreak) -> bool:
+def _holds_on(agreement: _Agreed, contract_break: ContractBreak) -> bool:
     """Whether the version that is broken is in effect: one that is new keeps its promises."""
-    return each.row is not None and each.row.version == one.version
+    return agreement.row is not None and agreement.row.version == contract_break.version
 
 
 def _refused(manifest: Manifest, breaks: Sequence[ContractBreak]) -> ContractRefused:

@@ -74,10 +74,10 @@ def _problems(
     return missing, _misfits(manifest.assets, around)
 
 
-def _misfits(assets: Sequence[Asset], around: Sequence[Asset]) -> list[Problem]:
+def _misfits(assets: Sequence[Asset], others: Sequence[Asset]) -> list[Problem]:
     """What is wrong between assets and those that they read, as far as these are there."""
-    existing = {asset.key for asset in (*assets, *around)}
-    return validate_across([_without_missing(asset, existing) for asset in assets], around)
+    existing = {asset.key for asset in (*assets, *others)}
+    return validate_across([_without_missing(asset, existing) for asset in assets], others)
 
 
 def _without_missing(asset: Asset, existing: Set[str]) -> Asset:

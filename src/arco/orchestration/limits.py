@@ -40,21 +40,21 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.tenant_max_in_flight if has_own else self.max_in_flight
 
 
-def dispatch_limits(declared: DeclaredLimits, elsewhere: Iterable[TaskRow]) -> Limits:
+def dispatch_limits(declared: DeclaredLimits, other_tasks: Iterable[TaskRow]) -> Limits:
     """The limits that are set, less what is in flight in runs that somebody else serves."""
     if not declared.values:
         return Limits()
     name = LimitName.CONCURRENT_TASKS
-    others = Counter(task.tenant for task in elsewhere)
+    others = Counter(task.tenant for task in other_tasks)
     most = declared.of_workspace(name)
-    every = declared.values.get((EVERY_TENANT, name), 0)
+    default_quota = declared.values.get((EVERY_TENANT, name), 0)
     scopes = {scope for scope, _ in declared.values} - {EVERY_TENANT}
     tenants = {s.removeprefix("tenant:") for s in scopes if s.startswith("tenant:")}
     quotas = {tenant: declared.of_tenant(tenant, name) for tenant in {*tenants, *others}}
     weights = {tenant: declared.of_tenant(tenant, LimitName.WEIGHT) for tenant in tenants}
     return Limits(
         max_in_flight=MAX_IN_FLIGHT if most is None else max(0, most - sum(others.values())),
-        tenant_max_in_flight=every,
+        tenant_max_in_flight=default_quota,
         quotas={t: max(0, n - others[t]) for t, n in quotas.items() if n is not None},
         weights={tenant: weight for tenant, weight in weights.items() if weight is not None},
     )

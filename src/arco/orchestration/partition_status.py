@@ -98,14 +98,14 @@ class _StatusAxis:
 
 
 def _value(text: str) -> Value | None:
-    tag, _, rest = text.partition(":")
+    tag, _, value = text.partition(":")
     match tag:
         case "d":
-            return date.fromisoformat(rest)
+            return date.fromisoformat(value)
         case "t":
-            return datetime.fromisoformat(rest.removesuffix("Z"))
+            return datetime.fromisoformat(value.removesuffix("Z"))
         case "s":
-            return unquote(rest) if "%" in rest else rest
+            return unquote(value) if "%" in value else value
     return None
 
 

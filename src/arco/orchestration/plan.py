@@ -118,7 +118,7 @@ class PlannerLookups(Protocol):
     def expect(self, asset_id: str, partitions: Iterable[str]) -> None:
         """These partitions of an asset will be asked for: they may be looked up at once."""
 
-    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+    def pinned(self, asset_id: str, input: Input) -> Mapping[str, CurrentVersion]:
         """The versions that an input names, in place of current ones, by the key's text."""
 
     def held(self, asset_id: str) -> Mapping[str, str]:

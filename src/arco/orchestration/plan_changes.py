@@ -120,13 +120,13 @@ class _History:
 
 
 def _own_changes(
-    then: _PreviousTask, asset: Asset, config: Mapping[str, object]
+    previous: _PreviousTask, asset: Asset, config: Mapping[str, object]
 ) -> Iterator[InputChange]:
-    names = sorted(config.keys() | then.config.keys())
-    different = [name for name in names if _value(config, name) != _value(then.config, name)]
+    names = sorted(config.keys() | previous.config.keys())
+    different = [name for name in names if _value(config, name) != _value(previous.config, name)]
     # The fingerprint of the code covers the declared configuration.
-    declared = then.asset.config != asset.config and then.asset.sql == asset.sql
-    if then.asset.transform != asset.transform and not (declared and different):
+    declared = previous.asset.config != asset.config and previous.asset.sql == asset.sql
+    if previous.asset.transform != asset.transform and not (declared and different):
         yield InputChange("code")
     yield from (InputChange("configuration", name) for name in different)
 

@@ -195,22 +195,22 @@ def _named(
     spaces: Mapping[str, Space], name: str, texts: Sequence[str], *, missing_ok: bool
 ) -> dict[str, Ranges]:
     """What the texts mean for each asset that has the dimension."""
-    having = {
+    keys_of = {
         key: space.dimensions[space.names.index(name)]
         for key, space in sorted(spaces.items())
         if name in space.names
     }
-    by_asset: dict[str, list[range]] = {key: [] for key in having}
+    by_asset: dict[str, list[range]] = {key: [] for key in keys_of}
     for text in texts:
-        for key, ranges in _one_text(having, text, missing_ok=missing_ok).items():
+        for key, ranges in _one_text(keys_of, text, missing_ok=missing_ok).items():
             by_asset[key].extend(ranges)
     return {key: merged(ranges) for key, ranges in by_asset.items()}
 
 
-def _one_text(having: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dict[str, Ranges]:
+def _one_text(keys_of: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dict[str, Ranges]:
     ranges: dict[str, Ranges] = {}
     lacking: list[tuple[str, Callable[[], Invalid]]] = []
-    for key, keys in having.items():
+    for key, keys in keys_of.items():
         try:
             picked = pick(keys, text)
         except Invalid as error:
@@ -218,7 +218,7 @@ def _one_text(having: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dic
         ranges[key] = picked.keys
         if picked.problem:
             lacking.append((key, picked.problem))
-    if len(lacking) == len(having) and not missing_ok:
+    if len(lacking) == len(keys_of) and not missing_ok:
         key, problem = lacking[0]
         raise Invalid(f"{key}: {problem().message}", hint=problem().hint)
     return ranges

@@ -271,8 +271,8 @@ class Drafting:
 
     # -- what is read ---------------------------------------------------------------------
 
-    def source(self, reader: str, each: Input) -> _ReadAsset:
-        key, name = each.asset, _source_name(each)
+    def source(self, reader: str, input: Input) -> _ReadAsset:
+        key, name = input.asset, _source_name(input)
         if name not in self._sources:
             if key not in self._assets:
                 raise Invalid(
@@ -280,9 +280,9 @@ class Drafting:
                     hint=did_you_mean(key, self._assets) or "deploy it, or remove the input",
                 )
             asset_id = self._lookups.asset_id(key)
-            if each.is_pinned:
+            if input.is_pinned:
                 # What this plan makes is not read: it is another version.
-                current, numbers = self._lookups.pinned(asset_id, each), {}
+                current, numbers = self._lookups.pinned(asset_id, input), {}
             else:
                 draft = self._drafts.get(key)
                 current = self._lookups.current(asset_id)
@@ -333,15 +333,15 @@ def _is_source(asset: Asset) -> bool:
 class _Reads:
     """One input of a drafted asset. What it finds is kept, and shared between tasks."""
 
-    def __init__(self, drafting: Drafting, draft: Draft, each: Input) -> None:
-        self.input = each
-        self.itself = each.asset == draft.asset.key
-        self.past = _past(draft, each) if self.itself else None
+    def __init__(self, drafting: Drafting, draft: Draft, input: Input) -> None:
+        self.input = input
+        self.itself = input.asset == draft.asset.key
+        self.past = _past(draft, input) if self.itself else None
         self._drafting = drafting
         self._reader = draft.asset.key
-        self._source = drafting.source(draft.asset.key, each)
+        self._source = drafting.source(draft.asset.key, input)
         self._resolver = Resolver(
-            draft.asset.key, each, draft.space, self._source.space, self._source.existing
+            draft.asset.key, input, draft.space, self._source.space, self._source.existing
         )
         self._resolved: dict[Point, ResolvedInput] = {}
 
@@ -393,12 +393,12 @@ class _Reads:
         self._drafting.miss(self._reader, name, problem, pinned=self.input.is_pinned)
 
 
-def _source_name(each: Input) -> str:
-    return f"{each.asset}@{_pin_text(each)}" if each.is_pinned else each.asset
+def _source_name(input: Input) -> str:
+    return f"{input.asset}@{_pin_text(input)}" if input.is_pinned else input.asset
 
 
-def _pin_text(each: Input) -> str:
-    return f"version {each.version}" if each.version else f"the version as of {each.as_of}"
+def _pin_text(input: Input) -> str:
+    return f"version {input.version}" if input.version else f"the version as of {input.as_of}"
 
 
 def _ref(text: str, current: plan.CurrentVersion | None) -> MaterializationRef | None:
@@ -413,9 +413,9 @@ def _ref(text: str, current: plan.CurrentVersion | None) -> MaterializationRef |
     )
 
 
-def _past(draft: Draft, each: Input) -> int:
+def _past(draft: Draft, input: Input) -> int:
     """The dimension by which an asset reads its own past."""
-    rules = mappings(draft.asset.key, each, draft.space, draft.space)
+    rules = mappings(draft.asset.key, input, draft.space, draft.space)
     for at, rule in enumerate(rules):
         if isinstance(rule, Window) and rule.end < 0:
             return at

@@ -264,11 +264,11 @@ class SnapshotLookups:
             self._current[asset_id] = AssetVersions(self._snapshot, asset_id)
         return self._current[asset_id]
 
-    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+    def pinned(self, asset_id: str, input: Input) -> Mapping[str, CurrentVersion]:
         """Looked up once for all that read the same."""
-        key = asset_id, each.version, each.as_of
+        key = asset_id, input.version, input.as_of
         if key not in self._pinned:
-            rows = pinned_versions(self._snapshot, asset_id, each)
+            rows = pinned_versions(self._snapshot, asset_id, input)
             self._pinned[key] = {name: _version(row) for name, row in rows.items()}
         return self._pinned[key]
 
@@ -331,14 +331,14 @@ class AssetVersions(Mapping[str, CurrentVersion]):
 
 
 def pinned_versions(
-    snapshot: Snapshot, asset_id: str, each: Input
+    snapshot: Snapshot, asset_id: str, input: Input
 ) -> dict[str, MaterializationRow]:
     """The good versions that an input names, by partition key."""
-    if each.as_of:
-        return versions_as_of(snapshot, asset_id, datetime.fromisoformat(each.as_of))
-    if each.version.isdecimal() and not is_ulid(each.version):
-        return numbered_versions(snapshot, asset_id, int(each.version))
-    return version_by_id(snapshot, asset_id, each.version)
+    if input.as_of:
+        return versions_as_of(snapshot, asset_id, datetime.fromisoformat(input.as_of))
+    if input.version.isdecimal() and not is_ulid(input.version):
+        return numbered_versions(snapshot, asset_id, int(input.version))
+    return version_by_id(snapshot, asset_id, input.version)
 
 
 def _version(row: PartitionRow | MaterializationRow) -> CurrentVersion:

@@ -499,12 +499,12 @@ class _Run:
             if cause != TaskCause.UPSTREAMS_GOOD:
                 yield id, cause
                 continue
-            below = self._task(id)
-            if below is None:
+            downstream = self._task(id)
+            if downstream is None:
                 continue  # it was skipped so long ago that its row has left
-            below = replace(below, deps_satisfied=below.deps_satisfied + 1)
-            self._set(below)
-            if below.deps_satisfied == below.deps_total:
+            downstream = replace(downstream, deps_satisfied=downstream.deps_satisfied + 1)
+            self._set(downstream)
+            if downstream.deps_satisfied == downstream.deps_total:
                 self._move(id, cause)
 
     def complete(self) -> None:

@@ -228,14 +228,14 @@ def driver_lost(
 
     `cluster` is why it was given up, if its cluster was lost.
     """
-    how, what, verdict = cluster, "cluster", _CLUSTER_LOST
+    cause, what, verdict = cluster, "cluster", _CLUSTER_LOST
     if not cluster:
         what, verdict = "driver", _DRIVER_LOST
-        how = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
+        cause = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
     return SparkFailure(
         category=verdict.category,
         code=verdict.code,
-        message=f"Spark's {what} was lost while the task ran" + (f": {how}" if how else ""),
+        message=f"Spark's {what} was lost while the task ran" + (f": {cause}" if cause else ""),
         hint=verdict.hint,
         exception=type(error).__name__,
         details=f"{type(error).__name__}: {_message(error)}",

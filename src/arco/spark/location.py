@@ -27,16 +27,16 @@ def spark_url(store: Store, path: str) -> str:
     Not percent-encoded: Hadoop takes names as they are. Raises Invalid for a store that
     no other process can reach.
     """
-    scheme, _, rest = data_url(store).partition("://")
+    scheme, _, location = data_url(store).partition("://")
     match scheme:
         case "file":
-            return f"file://{rest}/{path}"
+            return f"file://{location}/{path}"
         case "s3":
-            return f"s3a://{rest}/{path}"
+            return f"s3a://{location}/{path}"
         case "gs":
-            return f"gs://{rest}/{path}"
+            return f"gs://{location}/{path}"
         case "az":
-            container, _, prefix = rest.partition("/")
+            container, _, prefix = location.partition("/")
             at = f"{container}@{_account(store)}.{_AZURE_HOST}"
             return "/".join(filter(None, (f"abfss://{at}", prefix, path)))
     raise Invalid(

@@ -115,13 +115,13 @@ def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.Fiel
 
 
 def _merged(
-    ref: InputRef, one: Sequence[types.Field], other: Sequence[types.Field]
+    ref: InputRef, first: Sequence[types.Field], second: Sequence[types.Field]
 ) -> list[types.Field]:
-    merged = merged_fields(one, other)
+    merged = merged_fields(first, second)
     if isinstance(merged, str):
-        types_of = [types.text(f["type"]) for f in (*one, *other) if f["name"] == merged]
+        types_of = [types.text(f["type"]) for f in (*first, *second) if f["name"] == merged]
         raise versions_differ(
-            ref, f"column {merged!r} is {' in one and '.join(types_of)} in another"
+            ref, f"column {merged!r} is {' in first and '.join(types_of)} in another"
         )
     return merged
 

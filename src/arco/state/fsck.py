@@ -113,24 +113,24 @@ class Checker:
         head = heads[-1] if heads else genesis(self._manifests.tenant, self._manifests.workspace)
         self._check_hint(hint, heads)
         self._check_chain(heads)
-        everything = [*self._pinned(heads), *heads]
-        manifests, files = self._manifests_of(everything)
-        files |= {f.path: f for h in everything for l0 in h.manifest.l0.values() for f in l0}
-        changes = {ref.path: ref for h in everything for ref in h.manifest.changes}
+        all_heads = [*self._pinned(heads), *heads]
+        manifests, files = self._manifests_of(all_heads)
+        files |= {f.path: f for h in all_heads for l0 in h.manifest.l0.values() for f in l0}
+        changes = {ref.path: ref for h in all_heads for ref in h.manifest.changes}
         self._check_files(list(files.values()), self._tables_of(head))
         self._check_change_files(list(changes.values()))
         log = self._log(head, heads)
         self._check_segments(log)
         referred = {*manifests, *files, *changes, *(ref.path for ref in log)}
-        self._bystanders(head, everything, referred)
-        everywhere: list[FileRef | ChangesRef | SegmentRef] = [*files.values(), *log]
-        everywhere += changes.values()
+        self._bystanders(head, all_heads, referred)
+        file_refs: list[FileRef | ChangesRef | SegmentRef] = [*files.values(), *log]
+        file_refs += changes.values()
         return FsckReport(
             head.generation,
             head.manifest.position,
-            len(everything),
-            len(everywhere) + len(manifests) + len(everything),
-            sum(ref.bytes for ref in everywhere),
+            len(all_heads),
+            len(file_refs) + len(manifests) + len(all_heads),
+            sum(ref.bytes for ref in file_refs),
             self._findings,
         )
 

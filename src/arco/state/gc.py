@@ -180,11 +180,11 @@ class Collector:
     ) -> dict[int, frozenset[str]]:
         """What the generations refer to that are marked from."""
         numbers = {floor.generation, *floor.thinned_numbers(), *pinned, head.generation}
-        few = head.generation - floor.generation <= FEW
-        if few:
+        is_small = head.generation - floor.generation <= FEW
+        if is_small:
             numbers.update(range(floor.generation, head.generation))
         heads = self._read(numbers - marked.keys(), progress)
-        if not few:
+        if not is_small:
             heads |= self._rewritten(floor.generation, head)
         marks = {number: marked[number] for number in numbers & marked.keys()}
         return marks | self._referred(heads, progress)
@@ -302,10 +302,10 @@ class Collector:
     def _old(self, prefix: str, limit: datetime) -> Iterator[ObjectMeta]:
         return (meta for meta in self._store.list(prefix) if meta.last_modified < limit)
 
-    def _sweep(self, doomed: Sequence[DeletableObject], progress: Progress) -> int:
+    def _sweep(self, deletable: Sequence[DeletableObject], progress: Progress) -> int:
         # A message goes before its claims: without them, it would be taken.
-        first = [d.path for d in doomed if d.why == QUEUED and not _is_claim(d.path)]
-        then = [d.path for d in doomed if d.why != QUEUED or _is_claim(d.path)]
+        first = [d.path for d in deletable if d.why == QUEUED and not _is_claim(d.path)]
+        then = [d.path for d in deletable if d.why != QUEUED or _is_claim(d.path)]
         failed, done, total = 0, 0, len(first) + len(then)
         for todo in (first, then):
             for start in range(0, len(todo), 256):

@@ -126,8 +126,8 @@ class EmbeddedRebuildEngine:
             merged = swap.apply(files)
             assert merged is not None
             tables.set(str(table), merged)
-            doomed = (swap.removed | swap.removed_history) - tables.change_files
-            delete_quietly(self._files.store, doomed)
+            obsolete = (swap.removed | swap.removed_history) - tables.change_files
+            delete_quietly(self._files.store, obsolete)
 
 
 class _Rebuilding:
@@ -254,13 +254,13 @@ class Rebuilder:
             )
 
     def _committed_since(
-        self, table: Table[Any], then: TableFiles, live: TableFiles, position: int
+        self, table: Table[Any], earlier: TableFiles, live: TableFiles, position: int
     ) -> tuple[FileRef, ...]:
         """L0 files of the table's own with what was committed after `position`.
 
         Change files of which all is newer stay where they are.
         """
-        if not only_grew(then, live):
+        if not only_grew(earlier, live):
             raise Conflict(
                 f"{table} was merged while the rebuild ran",
                 hint="run the rebuild again; pause compactors if it happens again",

@@ -410,14 +410,14 @@ class LocalStore:
         """The nearest directory that is surely there, and the names from there on."""
         if directory in self._settled:
             return directory, ()
-        above = directory
-        while above not in self._settled:
-            if above == self._root:
+        settled = directory
+        while settled not in self._settled:
+            if settled == self._root:
                 Path(self._root).mkdir(parents=True, exist_ok=True)
                 break
-            above = above.rpartition("/")[0]
-        below = directory[len(above) + 1 :]
-        return above, below.split("/") if below else ()
+            settled = settled.rpartition("/")[0]
+        below = directory[len(settled) + 1 :]
+        return settled, below.split("/") if below else ()
 
     def _listed(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
         place = f"{self._root}/{directory}".rstrip("/")

@@ -20,9 +20,9 @@ def open_store(url: str, **options: Option) -> Store:
     open the same one. A `memory://` store is always new and empty; a store behind a server
     (`https://`) lets nobody in before it was given a token.
     """
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, location = url.partition("://")
     if not separator:
-        scheme, rest = "file", url
+        scheme, location = "file", url
     if scheme in CLIENTS:
         parts = urlsplit(url)
         return CloudStore(scheme, parts.netloc, parts.path.strip("/"), **options)
@@ -33,8 +33,8 @@ def open_store(url: str, **options: Option) -> Store:
         raise Invalid(f"{url} takes no options", hint=f"remove {', '.join(sorted(options))}")
     if scheme == "memory":
         return MemoryStore(SystemClock())
-    if scheme == "file" and rest:
-        return LocalStore(rest)
+    if scheme == "file" and location:
+        return LocalStore(location)
     raise Invalid(
         f"{url!r} is not the URL of a store",
         hint="use a path, file:///path, s3://bucket/prefix, gs://bucket/prefix, "

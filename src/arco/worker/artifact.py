@@ -114,10 +114,10 @@ class ArtifactCache:
         if lock < 0:
             return  # another process uses it, or nobody can tell
         try:
-            doomed = Path(tempfile.mkdtemp(prefix=".gone-", dir=self._directory))
-            folder.rename(doomed / folder.name)
+            trash = Path(tempfile.mkdtemp(prefix=".gone-", dir=self._directory))
+            folder.rename(trash / folder.name)
             file.unlink(missing_ok=True)
-            shutil.rmtree(doomed, ignore_errors=True)
+            shutil.rmtree(trash, ignore_errors=True)
         except OSError as error:
             log.warning("cannot remove %s: %s", folder, error)
         finally:

@@ -109,16 +109,18 @@ class Assignment(NamedTuple):
 class Attempt:
     """Runs once, in the main thread."""
 
-    def __init__(self, given: Assignment) -> None:
-        self._shared, self._request, self._stopping, self._loader, self._secrets = given
+    def __init__(self, assignment: Assignment) -> None:
+        self._shared, self._request, self._stopping, self._loader, self._secrets = assignment
         # The request is as it came; with whole lists of inputs from where the work begins.
-        self._meter = Meter(given.shared.clock)
-        self._redact = given.redact
-        process = given.shared.process
-        self._spark = AttemptSpark(given.shared.spark, given.request, given.stopping, process)
+        self._meter = Meter(assignment.shared.clock)
+        self._redact = assignment.redact
+        process = assignment.shared.process
+        self._spark = AttemptSpark(
+            assignment.shared.spark, assignment.request, assignment.stopping, process
+        )
         self._checks: list[CheckResult] = []
-        self._tracing = Tracing(given.request)
-        self._lazy = LazyInputs(given.shared.store, self._count_read)
+        self._tracing = Tracing(assignment.request)
+        self._lazy = LazyInputs(assignment.shared.store, self._count_read)
         self._sql: TaskQuery | None = None
         self._silent = False
 

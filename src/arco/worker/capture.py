@@ -95,14 +95,14 @@ class LogCapture:
 
     def _write_piece(self, stream: str, text: str) -> None:
         whole = self._partial.pop(stream, "") + text
-        lines, newline, rest = whole.replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")
+        lines, newline, partial = whole.replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")
         if newline:
             self._add_lines(stream, lines)
-        if len(rest) > _MAX_LINE_CHARS:
-            head, rest = self._cut(rest)
+        if len(partial) > _MAX_LINE_CHARS:
+            head, partial = self._cut(partial)
             self._add_lines(stream, head)
-        if rest:
-            self._partial[stream] = rest
+        if partial:
+            self._partial[stream] = partial
 
     def line(self, level: str, text: str) -> None:
         """A message, of one or more lines, as a logger or the executor has it."""

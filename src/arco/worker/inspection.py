@@ -55,7 +55,7 @@ class Inspection:
             for ref in self.request.inputs
             if ref.parameter and (checks := self._before(ref.parameter))
             for result in evaluate(
-                checks, Subject.read(self.store, ref), self._around(None, ref.pii)
+                checks, Subject.read(self.store, ref), self._context(None, ref.pii)
             )
         )
 
@@ -82,13 +82,13 @@ class Inspection:
         dimensions = dict(PartitionKey.parse(output.partition).dimensions)
         ref = InputRef(asset=request.asset, materializations=(output,))
         subject = Subject(ref, tuple(File(footer, dimensions) for footer in footers))
-        return list(evaluate(checks, subject, self._around(request.previous)))
+        return list(evaluate(checks, subject, self._context(request.previous)))
 
-    def _around(
+    def _context(
         self, previous: MaterializationRef | None, pii: tuple[str, ...] = ()
     ) -> CheckContext:
         request, spark = self.request, self.spark
-        around = CheckContext(
+        context = CheckContext(
             self.store,
             self.clock,
             request.gating,
@@ -102,8 +102,8 @@ class Inspection:
             redact=self.redact,
         )
         if spark is None:
-            return around
-        return around._replace(**spark._asdict())
+            return context
+        return context._replace(**spark._asdict())
 
     def _read(self, data: AssetIn, shape: str, columns: Sequence[str] = ()) -> Any:
         ref = InputRef(asset=data.asset, materializations=data.materializations)

@@ -140,11 +140,11 @@ class _Slot:
 
     @contextlib.contextmanager
     def own_changes(self) -> Iterator[None]:
-        was = _process_state()
+        earlier = _process_state()
         try:
             yield
         finally:
-            self._before = self._before.changed(was, _process_state())
+            self._before = self._before.changed(earlier, _process_state())
 
     def called(self) -> None:
         """Without its socket a slot can tell nothing but an exit status."""
@@ -213,12 +213,13 @@ class _ProcessState(NamedTuple):
     streams: tuple[Any, ...]
     umask: int
 
-    def changed(self, was: _ProcessState, now: _ProcessState) -> _ProcessState:
+    def changed(self, earlier: _ProcessState, now: _ProcessState) -> _ProcessState:
         """With the differences between two others."""
         return self._replace(
-            threads=self.threads | now.threads - was.threads,
-            environment=self.environment | dict(now.environment.items() - was.environment.items()),
-            handlers=self.handlers | dict(now.handlers.items() - was.handlers.items()),
+            threads=self.threads | now.threads - earlier.threads,
+            environment=self.environment
+            | dict(now.environment.items() - earlier.environment.items()),
+            handlers=self.handlers | dict(now.handlers.items() - earlier.handlers.items()),
         )
 
 

@@ -77,11 +77,11 @@ def _cycles(upstream: Mapping[str, list[str]]) -> Iterator[list[str]]:
     for root in upstream:
         path: dict[str, Iterator[str]] = {} if root in done else {root: iter(upstream[root])}
         while path:
-            here = next(reversed(path))
-            following = next(path[here], None)
+            current = next(reversed(path))
+            following = next(path[current], None)
             if following is None:
-                done.add(here)
-                del path[here]
+                done.add(current)
+                del path[current]
             elif following in path:
                 walked = list(path)
                 yield walked[walked.index(following) :]

@@ -50,22 +50,22 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
                 yield Problem.at(asset.code, message, flaw.hint, asset.key)
 
 
-def own_past(each: Input, asset: Asset) -> list[str]:
+def own_past(input: Input, asset: Asset) -> list[str]:
     """The dimensions of time along which an asset's input of itself is over before it."""
-    rules = {dimension.name: _rule(each, dimension) for dimension in asset.partitions}
+    rules = {dimension.name: _rule(input, dimension) for dimension in asset.partitions}
     return [name for name in _times(asset) if isinstance(at := rules[name], Window) and at.end < 0]
 
 
-def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
-    yield from _unknown_dimensions(each, upstream)
-    if isinstance(each.mapping, Window | TimeWindow) and not _times(upstream):
-        what = "a time window" if isinstance(each.mapping, TimeWindow) else "a window"
+def _flaws(input: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
+    yield from _unknown_dimensions(input, upstream)
+    if isinstance(input.mapping, Window | TimeWindow) and not _times(upstream):
+        what = "a time window" if isinstance(input.mapping, TimeWindow) else "a window"
         yield Flaw(f"{what} over an asset that is not partitioned by time", _WITHOUT_WINDOW)
         return
     own = {dimension.name: dimension for dimension in asset.partitions}
     for source in upstream.partitions:
-        match _rule(each, source):
-            case Identity() if each.parameter:
+        match _rule(input, source):
+            case Identity() if input.parameter:
                 yield from _identity_flaws(source, own, asset.key)
             case Window() as window:
                 yield from _window_flaws(window, source, own, asset.key)
@@ -75,17 +75,17 @@ def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
                 pass
 
 
-def _rule(each: Input, source: Dimension) -> wire.Mapping:
-    return each.mapping_of(source.name, of_time=isinstance(source, TimeDimension))
+def _rule(input: Input, source: Dimension) -> wire.Mapping:
+    return input.mapping_of(source.name, of_time=isinstance(source, TimeDimension))
 
 
 def _times(asset: Asset) -> list[str]:
     return [each.name for each in asset.partitions if isinstance(each, TimeDimension)]
 
 
-def _unknown_dimensions(each: Input, upstream: Asset) -> Iterator[Flaw]:
+def _unknown_dimensions(input: Input, upstream: Asset) -> Iterator[Flaw]:
     names = [dimension.name for dimension in upstream.partitions]
-    for name in each.dimensions:
+    for name in input.dimensions:
         if name not in names:
             hint = did_you_mean(name, names) or f"it has {', '.join(names) or 'no partitions'}"
             yield Flaw(f"it has no dimension {name!r}", hint)

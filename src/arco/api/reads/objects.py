@@ -54,11 +54,11 @@ LISTED: Final = 1_000
 KEPT_BYTES: Final = 32 << 20
 
 
-def is_shown(path: str, *, whole: bool) -> bool:
-    """`whole`: also of keys, roles and the audit log."""
+def is_shown(path: str, *, see_all: bool) -> bool:
+    """`see_all`: also of keys, roles and the audit log."""
     if path.startswith("artifacts/"):
         return path.endswith(".json")
-    return path.startswith(_SHOWN) and (whole or not path.startswith(_HIDDEN))
+    return path.startswith(_SHOWN) and (see_all or not path.startswith(_HIDDEN))
 
 
 class ObjectsParameters(AtParameters, frozen=True, kw_only=True):

@@ -199,13 +199,13 @@ def share(
             if last == tenant and left:
                 earned = left
             at = picked[tenant]
-            going = waiting[tenant][at : at + min(earned, free)]
-            picks += [(run[1], task_id) for run, task_id in going]
-            served[tenant] = going[-1][0]
-            picked[tenant] += len(going)
-            free -= len(going)
+            chosen = waiting[tenant][at : at + min(earned, free)]
+            picks += [(run[1], task_id) for run, task_id in chosen]
+            served[tenant] = chosen[-1][0]
+            picked[tenant] += len(chosen)
+            free -= len(chosen)
             full = free == 0 and picked[tenant] < len(queues[tenant])
-            last, left = tenant, earned - len(going) if full else 0
+            last, left = tenant, earned - len(chosen) if full else 0
             if free == 0:
                 break
         ring = [tenant for tenant in ring if picked[tenant] < len(waiting[tenant])]

@@ -195,11 +195,11 @@ class _Tracer:
         return Relation(_outputs(node, flows), child.influences)
 
     def join(self, node: Node, children: list[Relation], outer: Env) -> Relation:
-        both = side_by_side(children)
+        sides = side_by_side(children)
         conditions = [node[c] for c in ("condition", "asOfCondition") if node.get(c)]
-        influences = self._influenced(both, conditions, "join", outer)
+        influences = self._influenced(sides, conditions, "join", outer)
         kind = str(node["joinType"].get("object", ""))
-        outputs = children[0].outputs if kind.endswith(_LEFT_ONLY) else both.outputs
+        outputs = children[0].outputs if kind.endswith(_LEFT_ONLY) else sides.outputs
         if "exists" in node["joinType"]:  # an existence join adds whether there is a match
             outputs = children[0].outputs
         return Relation(outputs, influences)
@@ -246,25 +246,25 @@ class _Tracer:
 
     def _opaque(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """Code that cannot be seen: anything may come from anything that it is given."""
-        both = side_by_side(children)
+        sides = side_by_side(children)
         function = node.get("functionExpr") or node.get("func")
         given = (
-            self._flow(function, both.env(), outer)
+            self._flow(function, sides.env(), outer)
             if isinstance(function, list)
-            else merge(output.flow for output in both.outputs)
+            else merge(output.flow for output in sides.outputs)
         )
         result = lift(given, TRANSFORMATION)
         flow = Flow(result.sources, max(result.doubt, LIKELY))
-        return Relation(_outputs(node, [flow] * len(node["output"])), both.influences)
+        return Relation(_outputs(node, [flow] * len(node["output"])), sides.influences)
 
     def serialized(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """Objects of the JVM turned into columns."""
-        both = side_by_side(children)
-        result = lift(merge(output.flow for output in both.outputs), TRANSFORMATION)
+        sides = side_by_side(children)
+        result = lift(merge(output.flow for output in sides.outputs), TRANSFORMATION)
         flow = Flow(result.sources, max(result.doubt, LIKELY))
         heads = [nodes[0] for nodes in node["serializer"]]
         outputs = [Output(expr_id(head), head["name"], flow) for head in heads]
-        return Relation(outputs, both.influences)
+        return Relation(outputs, sides.influences)
 
     # -- inputs, and what is shared ---------------------------------------------------
 

@@ -43,10 +43,10 @@ class DuckEngine:
 
     method: CheckMethod = "duckdb"
 
-    def __init__(self, subject: Subject, columns: Columns, around: CheckContext) -> None:
+    def __init__(self, subject: Subject, columns: Columns, context: CheckContext) -> None:
         self._subject = subject
         self._columns = columns
-        self._around = around
+        self._context = context
         self._folder = tempfile.TemporaryDirectory(prefix="arco-checks-")
         self._places: dict[str, str] = {}
         self._tables: dict[InputRef, str] = {}
@@ -227,9 +227,9 @@ class DuckEngine:
 
     def _fetch(self, subject: Subject) -> None:
         """Bring the files here, where they are not on this machine's disk already."""
-        store = self._around.store
+        store = self._context.store
         missing = [f.footer.path for f in subject.files if f.footer.path not in self._places]
-        if is_local(self._around):
+        if is_local(self._context):
             root = store.url.removeprefix(_LOCAL)
             self._places.update((path, f"{root}/{path}") for path in missing)
             return
@@ -254,13 +254,13 @@ def answered() -> Iterator[None]:
         raise CheckEngineError(str(error).partition("\n")[0] or kind, kind) from error
 
 
-def is_local(around: CheckContext) -> bool:
-    return around.store.url.startswith(_LOCAL)
+def is_local(context: CheckContext) -> bool:
+    return context.store.url.startswith(_LOCAL)
 
 
-def in_reach(around: CheckContext, size: int) -> bool:
+def in_reach(context: CheckContext, size: int) -> bool:
     """Whether files are on this machine's disk, or small enough to be fetched, or must be."""
-    return is_local(around) or around.frame is None or size <= FETCHED_BYTES
+    return is_local(context) or context.frame is None or size <= FETCHED_BYTES
 
 
 def _sayable(condition: Any) -> bool:

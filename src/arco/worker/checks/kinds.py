@@ -55,12 +55,12 @@ class CheckRequest:
     """One check of one subject."""
 
     def __init__(
-        self, check: Check, subject: Subject, columns: Columns, around: CheckContext
+        self, check: Check, subject: Subject, columns: Columns, context: CheckContext
     ) -> None:
         self.check = check
         self.subject = subject
         self.all = columns
-        self.around = around
+        self.context = context
 
     @cached_property
     def columns(self) -> tuple[CheckColumn, ...]:
@@ -122,7 +122,7 @@ def _row_count(request: CheckRequest) -> Need:
 def _row_count_change(request: CheckRequest) -> Need:
     bounds = request.text("min_percent"), request.text("max_percent")
     low, high = _whole(request, "min_percent"), _whole(request, "max_percent")
-    rows, before = request.subject.rows, request.around.previous
+    rows, before = request.subject.rows, request.context.previous
     expected = f"{between(*(None if each is None else f'{each}%' for each in bounds))}"
     if not before:
         nothing = Finding(
@@ -240,10 +240,10 @@ def _freshness(request: CheckRequest) -> Need:
     except proofs.NoStatistics:
         return need
     newest = None if bounds is None else bounds.high
-    return ProvenFinding(judged_age(need, newest, request.around)._replace(method="footer"))
+    return ProvenFinding(judged_age(need, newest, request.context)._replace(method="footer"))
 
 
-def judged_age(need: NewestValue, newest: int | None, around: CheckContext) -> Finding:
+def judged_age(need: NewestValue, newest: int | None, context: CheckContext) -> Finding:
     expected = f"at most {age(need.max_age_s)} old"
     if newest is None:
         return Finding("failed", expected, "no value", "there is no value to compute an age from")
@@ -251,7 +251,7 @@ def judged_age(need: NewestValue, newest: int | None, around: CheckContext) -> F
     if newest == (values.MAX_DAYS if is_date else values.MAX_US):
         message = f"the newest {need.column.name} is infinity, which has no age"
         return Finding("error", expected, "infinity", message)
-    old_us = values.micros(around.clock.now()) - newest * (values.DAY_US if is_date else 1)
+    old_us = values.micros(context.clock.now()) - newest * (values.DAY_US if is_date else 1)
     good = old_us <= need.max_age_s * 1_000_000
     actual = f"{age(max(old_us // 1_000_000, 0))} old"
     return Finding(
@@ -309,10 +309,10 @@ def _matches(request: CheckRequest) -> Need:
 def _references(request: CheckRequest) -> Need:
     key, name = str(request.check.params["asset"]), str(request.check.params["column"])
     request.expect(KEYS, "plain values other than floats")
-    ref = next((each for each in request.around.references if each.asset == key), None)
+    ref = next((each for each in request.context.references if each.asset == key), None)
     if ref is None or not ref.materializations:
         return ProvenFinding(Finding("error", f"in {key}.{name}", message=f"{key} has no data yet"))
-    target = Subject.read(request.around.store, ref)
+    target = Subject.read(request.context.store, ref)
     columns = Columns(target)
     target_column = columns.find(name)
     if target_column is None:

@@ -28,20 +28,20 @@ class CheckTimeout(Exception):
 
 
 @contextlib.contextmanager
-def limited(around: CheckContext, seconds: int, stop: Callable[[], None]) -> Iterator[None]:
+def limited(context: CheckContext, seconds: int, stop: Callable[[], None]) -> Iterator[None]:
     """Run the body; `stop` is called from another thread when it must end.
 
     Raises TooSlow when time was over, and the task's own reason when it is to stop.
     """
-    reason = around.reason()
+    reason = context.reason()
     if reason is not None:
         raise reason
-    watch = _Watch(around, seconds, stop)
+    watch = _Watch(context, seconds, stop)
     try:
         yield
     except Exception:
         watch.end()
-        reason = around.reason()
+        reason = context.reason()
         if reason is not None:
             raise reason from None
         if watch.late:
@@ -52,9 +52,9 @@ def limited(around: CheckContext, seconds: int, stop: Callable[[], None]) -> Ite
 
 
 class _Watch:
-    def __init__(self, around: CheckContext, seconds: int, stop: Callable[[], None]) -> None:
-        self._around = around
-        self._deadline = around.clock.monotonic() + seconds
+    def __init__(self, context: CheckContext, seconds: int, stop: Callable[[], None]) -> None:
+        self._context = context
+        self._deadline = context.clock.monotonic() + seconds
         self._stop = stop
         self._over = threading.Event()
         self._gone = threading.Event()
@@ -69,8 +69,8 @@ class _Watch:
     def _loop(self) -> None:
         try:
             while not self._over.wait(POLL_S):
-                late = self._around.clock.monotonic() >= self._deadline
-                if late or self._around.reason() is not None:
+                late = self._context.clock.monotonic() >= self._deadline
+                if late or self._context.reason() is not None:
                     self.late = self.late or late
                     with contextlib.suppress(Exception):  # it is asked again
                         self._stop()

@@ -88,15 +88,15 @@ class _PredicateReader:
         raise _SparkOnly
 
     def _compared(self, left: Any, sign: str, right: Any) -> str:
-        one, other = self._operand(left), self._operand(right)
-        number = {one.kind, other.kind}
-        exact = max(one.whole, other.whole) + max(one.scale, other.scale) <= _DIGITS
-        alike = one.kind == other.kind and exact
+        first, second = self._operand(left), self._operand(right)
+        number = {first.kind, second.kind}
+        exact = max(first.whole, second.whole) + max(first.scale, second.scale) <= _DIGITS
+        alike = first.kind == second.kind and exact
         if not alike and number != {"double", "constant"} and number != {"number", "constant"}:
             raise _SparkOnly
         if number == {"constant"} or not exact:
             raise _SparkOnly
-        return f"({one.sql} {sign} {other.sql})"
+        return f"({first.sql} {sign} {second.sql})"
 
     def _operand(self, node: Any) -> _Operand:
         match type(node).__name__:

@@ -23,20 +23,20 @@ class SparkCheckEngine:
 
     method: CheckMethod = "spark"
 
-    def __init__(self, subject: Subject, around: CheckContext) -> None:
+    def __init__(self, subject: Subject, context: CheckContext) -> None:
         self._subject = subject
-        self._around = around
+        self._context = context
         self._frame: Any = None
         self._sql = SparkSql(lambda text: _type_of(self.frame, text))
 
     def stop(self) -> None:
-        self._around.cancel()
+        self._context.cancel()
 
     @property
     def frame(self) -> Any:
         if self._frame is None:
-            assert self._around.frame is not None
-            self._frame = self._around.frame(self._subject.ref)
+            assert self._context.frame is not None
+            self._frame = self._context.frame(self._subject.ref)
         return self._frame
 
     def can(self, need: Need) -> bool:
@@ -118,8 +118,8 @@ class SparkCheckEngine:
         return keyed.groupBy(*keys).count().withColumnRenamed("count", "n")
 
     def _orphans(self, need: OrphanRows, *, only_key: bool) -> Any:
-        assert self._around.frame is not None
-        target = self._around.frame(need.target.ref)
+        assert self._context.frame is not None
+        target = self._context.frame(need.target.ref)
         other = SparkSql(lambda text: _type_of(target, text))
         value, target_value = (
             comparable(self._sql, need.column),
@@ -149,7 +149,7 @@ class SparkCheckEngine:
         try:
             return ask()
         except Exception as error:
-            if self._around.fatal(error):
+            if self._context.fatal(error):
                 raise
             raise CheckEngineError(_line(error), _kind(error)) from error
 
