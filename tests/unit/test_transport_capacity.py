@@ -156,9 +156,9 @@ def test_room_is_given_back_if_a_claim_fails() -> None:
     store = MemoryStore(clock)
     ids = seeded_ulids(clock, 1)
     ann, bob = (ObjectStoreQueue(store, clock, name, ids) for name in ("ann", "bob"))
-    ann.put([Message("a", b"")])
+    ann.put([Message("a", b""), Message("b", b"")])
     capacity = Capacity(1, clock)
-    ann._look(at_once=True)
+    assert len(ann.take(1, 0.0)) == 1  # it has listed both
     assert len(bob.take(1, 0.0)) == 1
     assert ann.take(1, 0.0, capacity) == []
     assert capacity.reserved == (0, 0)

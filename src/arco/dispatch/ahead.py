@@ -49,15 +49,16 @@ class SpeculativeFold:
         self._count = 0
         self._again()
 
-    def __bool__(self) -> bool:
-        return bool(self._pending)
+    def __len__(self) -> int:
+        """The number of batches that were appended and not committed yet."""
+        return len(self._pending)
 
     def appended(self, batch: str, events: Sequence[Event]) -> None:
         self._pending[batch] = events
         self._unfolded.append(batch)
 
     def ready(self) -> list[TaskRow]:
-        """The tasks that are ready by what was appended since this was last request."""
+        """The tasks that became ready by what was appended since the last call."""
         facts = [fact for batch in self._unfolded for fact in self._facts(self._pending[batch])]
         self._unfolded.clear()
         return self._fold(facts)

@@ -118,14 +118,14 @@ class Orchestrator:
         self._timing = (timing or Timing()).check()
         self._engine_id = engine_id
         self._on_board = on_board
-        self._adopted: set[str] = set()
-        """Runs of others that are served here: theirs was given up, or this is to go on."""
+        self.adopted: set[str] = set()
+        """Runs of other orchestrators that this one serves."""
         self.board = Board(
-            lambda run: run.engine_id == engine_id or run.run_id in self._adopted,
+            lambda run: run.engine_id == engine_id or run.run_id in self.adopted,
             # What an orchestrator waits for is served, or adopted, by some orchestrator.
             ServedRuns(core).has if engine_id else lambda run: True,
         )
-        self._ahead = SpeculativeFold(self.board, core.types, core.clock)
+        self.ahead = SpeculativeFold(self.board, core.types, core.clock)
         self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
         self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
         self.performer = Performer(
@@ -144,7 +144,7 @@ class Orchestrator:
         self._notifier = Notifier(core, reports, courier or NoCourier(), name, first)
         self._journal = Journal()
         self._turn = Turn()
-        self._commits: deque[tuple[Head, Changes]] = deque()
+        self.commits: deque[tuple[Head, Changes]] = deque()
         self._committed_at = -1e9
         self._ticked_at = -1e9
         """When the last tick began."""
@@ -182,13 +182,13 @@ class Orchestrator:
     def close(self) -> None:
         """Listen no more to the commits of this process, which may go on without this loop."""
         self._unfollow()
-        self._commits.clear()
+        self.commits.clear()
         self._notifier.close()
 
     def run_round(self, names: Sequence[str]) -> float:
         """A tick or a hurry; how long to wait after it because the store fails."""
         try:
-            if not (names or self._commits or self._commit_in_s() <= 0):
+            if not (names or self.commits or self._commit_in_s() <= 0):
                 self.hurry()
                 return 0.0 if self.sender.error is None else self.outage.failed(self.sender.error)
             self.tick(names)
@@ -202,7 +202,7 @@ class Orchestrator:
 
     def _heard(self, head: Head, changes: Changes) -> None:
         """Somebody in this process has committed."""
-        self._commits.append((head, changes))
+        self.commits.append((head, changes))
         if threading.get_ident() != self._thread:
             self._signal.wake()
 
@@ -217,7 +217,7 @@ class Orchestrator:
         due = self._reports.due_in_s
         if due is not None:
             pause = min(pause, due)
-        if self._ahead:
+        if self.ahead:
             pause = min(pause, max(0.0, self._commit_in_s()))
         timer = next_due(self.board)
         if timer is not None:
@@ -244,7 +244,7 @@ class Orchestrator:
         self.sender.begin_round()
         batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
         for batch in batches:
-            self._ahead.appended(batch.name, batch.events)
+            self.ahead.appended(batch.name, batch.events)
         self._send_ahead()
         return [batch.name for batch in batches]
 
@@ -261,7 +261,7 @@ class Orchestrator:
         self._take_adopted(head)
         automated = self._automate(head) + self._notifier.act() if fresh else 0
         actions = self._decide(fresh, alive)
-        failed = self.performer.perform(self.board, self._ahead.task, actions)
+        failed = self.performer.perform(self.board, self.ahead.task, actions)
         self._setback = self._setback or failed
         self._beat()
         idle = not (self.board.runs or self.board.others) and self.board.generation == before
@@ -282,8 +282,8 @@ class Orchestrator:
         board, before = self.board, self.board.generation
         flight = self.sender.flight(board)
         active = {*board.runs, *board.others}
-        while self._commits:
-            committed, changes = self._commits.popleft()
+        while self.commits:
+            committed, changes = self.commits.popleft()
             if committed.generation == board.generation + 1:
                 board.apply(changes, committed)
                 if self._automation is not None:
@@ -291,7 +291,7 @@ class Orchestrator:
                 self._notifier.outbox.apply(changes)
                 if self._journal.is_on:
                     self._journal.take(functools.partial(rows_put, changes))
-                self._ahead.committed(committed.manifest.consumed)
+                self.ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
             if before >= 0 and not self._core.manifests.rewritten(board.generation, head):
@@ -308,15 +308,15 @@ class Orchestrator:
                     self._automation.agenda.load(snapshot)
                 self._notifier.outbox.load(snapshot)
                 self._journal.load(board.runs)
-            self._ahead.reset()
+            self.ahead.reset()
         if board.generation != before:
             self.sender.saw_board(board, flight)
-            self._adopted -= active - {*board.runs, *board.others}
+            self.adopted -= active - {*board.runs, *board.others}
             call_back(self._on_board, board)
 
     def adopt(self, run_id: str) -> None:
         """Serve a run from now on, whoever it belongs to. Any thread may say so."""
-        self._adopted.add(run_id)
+        self.adopted.add(run_id)
         self._signal.wake()
 
     def _take_adopted(self, head: Head) -> None:
@@ -341,7 +341,7 @@ class Orchestrator:
             return
         runs = self.board.runs.keys()
         try:
-            self._sign.beat(len(runs), self._adopted & runs, self.outage.last)
+            self._sign.beat(len(runs), self.adopted & runs, self.outage.last)
         except Error as error:
             self._setback = error
 
@@ -349,9 +349,9 @@ class Orchestrator:
 
     def _send_ahead(self) -> None:
         """Send what may go by what was just appended, where workers may be short of work."""
-        if not self._ahead or self.board.declared.is_paused:
+        if not self.ahead or self.board.declared.is_paused:
             return
-        board, sender, ended = self.board, self.sender, self._ahead.ended()
+        board, sender, ended = self.board, self.sender, self.ahead.ended()
         if not is_short_of_work(board, sender.sent, ended):
             return
         sending, self._turn = send_ahead(
@@ -360,13 +360,13 @@ class Orchestrator:
             self._turn,
             sender.sent,
             ended,
-            self._ahead.ready,
+            self.ahead.ready,
             sender.later(board),
         )
         if board.declared.has_task_limits:  # what limits count does not go ahead of the commit
-            task_of = self._ahead.task
+            task_of = self.ahead.task
             sending = [e for e in sending if not is_limited(board, task_of(e.run_id, e.task_id))]
-        self.performer.send(board, self._ahead.task, sending)
+        self.performer.send(board, self.ahead.task, sending)
 
     def _automate(self, head: Head) -> int:
         try:

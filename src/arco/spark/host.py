@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+Start = Callable[[SparkSettings], Driver]
 _log = logging.getLogger(__name__)
 _numbers = itertools.count()
 _DEATH_S: Final = 2.0
@@ -55,8 +56,11 @@ _DEATH_S: Final = 2.0
 class SparkHost:
     """One for each process. All methods are for any thread."""
 
-    def __init__(self, settings: SparkSettings = SparkSettings()) -> None:
+    def __init__(
+        self, settings: SparkSettings = SparkSettings(), start: Start = start_driver
+    ) -> None:
         self.settings = settings
+        self._start = start
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._driver: Driver | None = None
@@ -142,7 +146,7 @@ class SparkHost:
                 self._driver = None
                 driver.stop()
             try:
-                self._driver = start_driver(self.settings)
+                self._driver = self._start(self.settings)
             except SparkUnavailable as error:
                 # What this process has reached before may come back.
                 error.permanent = error.permanent and not self._was_there

@@ -55,8 +55,8 @@ class Files:
     def __init__(self, store: Store, *, budget_bytes: int = 16 << 20) -> None:
         self.store = store
         self._budget = budget_bytes
-        self._used = 0
-        self._cache: OrderedDict[tuple[str, int], pa.RecordBatch | bytes] = OrderedDict()
+        self.used_bytes = 0
+        self.cache: OrderedDict[tuple[str, int], pa.RecordBatch | bytes] = OrderedDict()
         self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
         self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
@@ -189,8 +189,8 @@ class Files:
     def forget(self, paths: Set[str]) -> None:
         """Drop what is kept of files, because others have taken their place."""
         with self._lock:
-            for at in [at for at in self._cache if at[0].partition("#")[0] in paths]:
-                self._used -= real_bytes(self._cache.pop(at))
+            for at in [at for at in self.cache if at[0].partition("#")[0] in paths]:
+                self.used_bytes -= real_bytes(self.cache.pop(at))
             for key in [key for key in self._hashes if key.partition("#")[0] in paths]:
                 self._hashed_rows -= len(self._hashes.pop(key))
             for path in paths & self._footers.keys():
@@ -250,18 +250,18 @@ class Files:
 
     def _get(self, at: tuple[str, int]) -> Any:
         with self._lock:
-            if (cached := self._cache.get(at)) is not None:
-                self._cache.move_to_end(at)
+            if (cached := self.cache.get(at)) is not None:
+                self.cache.move_to_end(at)
             return cached
 
     def _keep(self, at: tuple[str, int], value: Any) -> None:
         with self._lock:
-            if at not in self._cache:
-                self._cache[at] = value
-                self._used += real_bytes(value)
-            while self._used > self._budget and len(self._cache) > 1:
-                _, dropped = self._cache.popitem(last=False)
-                self._used -= real_bytes(dropped)
+            if at not in self.cache:
+                self.cache[at] = value
+                self.used_bytes += real_bytes(value)
+            while self.used_bytes > self._budget and len(self.cache) > 1:
+                _, dropped = self.cache.popitem(last=False)
+                self.used_bytes -= real_bytes(dropped)
 
     def _range(self, ref: FileRef, start: int, length: int) -> bytes:
         try:

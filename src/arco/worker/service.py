@@ -111,7 +111,7 @@ class Worker:
         self._timing = (timing or Timing()).check()
         self.is_stale = is_stale
         self.is_over = is_over
-        self._reported: OrderedDict[str, None] = OrderedDict()
+        self.reported_attempts: OrderedDict[str, None] = OrderedDict()
         """Attempts whose results this worker has put into the log, the newest last."""
         self._evaluated: dict[str, tuple[int, str, int]] = {}
         """By sensor, the turn that was evaluated here last."""
@@ -119,7 +119,7 @@ class Worker:
         self._drain_s = drain_s
         self._working: dict[str, _Working] = {}
         self._threads: list[threading.Thread] = []
-        self._stop = threading.Event()
+        self.stop = threading.Event()
         self._waits_until = 0.0
         """Until then nothing is taken: what is sent is not for this worker."""
         self._beats_always = beats_always
@@ -138,7 +138,7 @@ class Worker:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; then drain."""
-        self._stop = stop
+        self.stop = stop
         duties = self._start_duties()  # first: what the first task needs is there
         for _ in range(self.capacity.slots):
             self._start_thread()
@@ -154,7 +154,7 @@ class Worker:
     def _start_thread(self) -> None:
         """One for each task at a time: it waits for a message, and then for its slot."""
         name = f"slot-{len(self._threads)}"
-        thread = threading.Thread(target=self._slot, args=(self._stop,), name=name, daemon=True)
+        thread = threading.Thread(target=self._slot, args=(self.stop,), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -300,7 +300,7 @@ class Worker:
 
     def _does_nothing(self, delivery: Delivery, request: TaskRequest) -> bool:
         """Whether the attempt is over, so that nobody waits for what it would do."""
-        if request.attempt_id in self._reported:
+        if request.attempt_id in self.reported_attempts:
             return True
         again = delivery.number > 1 or request.redelivery > 0
         return self._looked_up(self.is_stale if again else self.is_over, request)
@@ -324,7 +324,7 @@ class Worker:
     def _waited(self, seconds: float) -> bool:
         """Wait; False as soon as the worker is to stop."""
         until = self._clock.monotonic() + seconds
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             left = until - self._clock.monotonic()
             if left < 0.001:  # a clock may not be able to sleep less
                 return True
@@ -357,9 +357,9 @@ class Worker:
 
     def _done(self, working: _Working) -> None:
         """The result is in the log: nobody needs the message any more."""
-        self._reported[working.request.attempt_id] = None
-        if len(self._reported) > REMEMBERED:
-            self._reported.popitem(last=False)
+        self.reported_attempts[working.request.attempt_id] = None
+        if len(self.reported_attempts) > REMEMBERED:
+            self.reported_attempts.popitem(last=False)
         self._working.pop(working.request.attempt_id, None)
         with self._dealt_with:
             self._unacknowledged.append(working.delivery)

@@ -209,11 +209,11 @@ class ObjectStoreQueue:
         self._poll_s = poll_s
         self._max_poll_s = max_poll_s
         self._lock = threading.Lock()
-        self._candidates: list[_Candidate] = []
+        self.candidates: list[_Candidate] = []
         """Messages that were listed and not tried yet; the next one is the last."""
         self._seen: dict[str, _ListedClaim] = {}
         """Claims, by the files of their messages."""
-        self._mine: dict[_Key, _Own] = {}
+        self.own_claims: dict[_Key, _Own] = {}
         self._looking = False
         self._looked_at = float("-inf")
         self._fresh_until = float("-inf")
@@ -318,16 +318,16 @@ class ObjectStoreQueue:
         now = self._clock.monotonic()
         with self._lock:
             if now > self._fresh_until or (now > self._patient_until and self._is_patient()):
-                self._candidates.clear()
-            return self._pop() if self._candidates else None
+                self.candidates.clear()
+            return self._pop() if self.candidates else None
 
     def _is_patient(self) -> bool:
         """Whether the next candidate gives way to whatever has come in since the listing."""
-        return bool(self._candidates) and _priority(self._candidates[-1].key.file) < 0
+        return bool(self.candidates) and _priority(self.candidates[-1].key.file) < 0
 
     def _pop(self) -> _Candidate:
         """The most urgent candidate; the oldest of the least urgent if those were passed often."""
-        candidates, at = self._candidates, len(self._candidates) - 1
+        candidates, at = self.candidates, len(self.candidates) - 1
         least = candidates[0].key.file[:RANK]
         if self._passes < PASSES:
             is_passing = candidates[at].key.file[:RANK] != least
@@ -345,7 +345,7 @@ class ObjectStoreQueue:
                 self._rest_s = 0.0
             if self._misses >= MISSES:
                 self._misses = 0
-                self._candidates.clear()
+                self.candidates.clear()
 
     def _claim(self, candidate: _Candidate) -> Delivery | None:
         key = candidate.key
@@ -373,7 +373,7 @@ class ObjectStoreQueue:
                 self._store.put(key.claim, b"", Mode.OVERWRITE)
             raise
         with self._lock:
-            self._mine[key] = _Own(body, 0, since)
+            self.own_claims[key] = _Own(body, 0, since)
         named = Message(_name(key.file), message, _priority(key.file), _weight(key.file))
         return Delivery(named, key.number, candidate.lost)
 
@@ -388,7 +388,7 @@ class ObjectStoreQueue:
     def nonce(self, delivery: Delivery) -> str:
         """Names a claim that was just made here. NotFound if it has ended."""
         with self._lock:
-            own = self._mine.get(_key(delivery))
+            own = self.own_claims.get(_key(delivery))
         if own is None:
             raise NotFound(f"the claim on {delivery.message.name} has ended")
         return _claim.decode(own.body).nonce
@@ -397,7 +397,7 @@ class ObjectStoreQueue:
         """Go on with a claim that another process made in this worker's name."""
         body = msgspec.json.encode(Claim(self._worker, nonce))
         with self._lock:  # whether it still counts is looked up before it is renewed
-            self._mine.setdefault(_key(delivery), _Own(body, 0, float("-inf")))
+            self.own_claims.setdefault(_key(delivery), _Own(body, 0, float("-inf")))
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         self._all(self._renew, [_key(delivery) for delivery in deliveries])
@@ -405,7 +405,7 @@ class ObjectStoreQueue:
     def _renew(self, key: _Key) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            own = self._mine.get(key)
+            own = self.own_claims.get(key)
         if own is None:
             return
         if now - own.since > self._claim_s and not self._counts(key):
@@ -419,13 +419,13 @@ class ObjectStoreQueue:
 
     def _remember(self, key: _Key, own: _Own) -> None:
         with self._lock:
-            if key in self._mine:  # not done, meanwhile
-                self._mine[key] = own
+            if key in self.own_claims:  # not done, meanwhile
+                self.own_claims[key] = own
 
     def _forget(self, keys: Collection[_Key]) -> None:
         with self._lock:
             for key in keys:
-                self._mine.pop(key, None)
+                self.own_claims.pop(key, None)
 
     def _counts(self, key: _Key) -> bool:
         """Whether a claim that may have ended is there, and nobody has a later one."""
@@ -465,12 +465,12 @@ class ObjectStoreQueue:
                 self._looking = False
         with self._lock:
             if admission is not None:
-                admission.keep({_name(candidate.key.file) for candidate in self._candidates})
-            if self._candidates:
+                admission.keep({_name(candidate.key.file) for candidate in self.candidates})
+            if self.candidates:
                 self._pause_s = 0.0
             else:
                 self._pause_s = self._longer(self._pause_s)
-            return bool(self._candidates)
+            return bool(self.candidates)
 
     def _longer(self, pause_s: float) -> float:
         return min(max(self._poll_s, pause_s * 1.5), self._max_poll_s)
@@ -507,15 +507,17 @@ class ObjectStoreQueue:
                     break
         ended = self._clock.monotonic()
         with self._lock:
-            self._candidates = self._in_order(candidates)
+            self.candidates = self._in_order(candidates)
             self._seen = seen
             self._looked_at = ended
             # What takes long to list is listed less often.
             self._fresh_until = ended + max(self._max_poll_s, 10 * (ended - now))
             self._patient_until = ended + max(self._poll_s, 2 * (ended - now))
             self._misses = 0
-            for key in [key for key, own in self._mine.items() if self._is_lost(key, own, seen)]:
-                del self._mine[key]
+            for key in [
+                key for key, own in self.own_claims.items() if self._is_lost(key, own, seen)
+            ]:
+                del self.own_claims[key]
         self._sweep({f: claims for f, claims in alone.items() if not last or f <= last}, now)
 
     def _compared(self, before: _ListedClaim | None, number: int, meta: ObjectMeta) -> _ListedClaim:
