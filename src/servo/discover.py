@@ -55,11 +55,11 @@ _DEFINITIONS: Final = (
     ContractDefinition,
 )
 _OURS: Final = __name__.partition(".")[0]
-_lock = threading.Lock()  # one discovery at a time: it borrows the import system
+_lock = threading.Lock()  # one discovery at a time: it changes the import system
 
 
 def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
-    """The project in `root`: all that its modules define, and what kept them from it.
+    """The project in `root`: all that its modules define, and the problems of importing them.
 
     `modules` are names of modules and packages, from `root/src` if that exists, else from
     `root`; a package stands for itself and the modules in it that import `servo`. Without
@@ -320,7 +320,7 @@ def _message(name: str, error: BaseException) -> str:
 
 
 def _place(name: str, error: BaseException, base: Path) -> tuple[str, int]:
-    """The innermost line of the project's own."""
+    """The innermost line of the project's own code."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)

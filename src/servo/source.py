@@ -35,7 +35,7 @@ def caller() -> FrameType:
 
 
 def misdeclared(problem: str, *, hint: str = "") -> NoReturn:
-    """Refuse what the user's line asks for, naming that line."""
+    """Refuse a declaration, with its file and line."""
     frame = caller()
     raise Misdeclared(frame.f_code.co_filename, frame.f_lineno, problem, hint=hint)
 
@@ -91,7 +91,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def own_source(function: Callable[..., Any]) -> str:
-    """The same of this very function, and not of the one that it wraps."""
+    """The same for this function itself, not for the one that it wraps."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     if not lines:

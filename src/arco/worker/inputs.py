@@ -1,8 +1,7 @@
 """Inputs: the files of an upstream's materializations, as one table.
 
-What is read was planned: exact versions, by their folders. A version without files
-is an error and not an empty table (TRAPS 4): either its asset returned nothing, or
-somebody removed them.
+Inputs are the planned versions, by their folders. A version without files is an error and not an
+empty table (TRAPS 4): its asset returned nothing, or its files were deleted.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ def read_input(
 ) -> Any:
     """All rows of an input, as an Arrow table or a pandas or polars frame.
 
-    Columns are matched by name, and widened where versions differ. A dimension of
-    the partition becomes a column where the files have none of that name. With `columns`,
-    only the bytes of those are fetched, and they are in that order; case does not matter, as
-    in Spark. `on_bytes` is told how much was read.
+    Columns are matched by name, and widened where versions differ. A dimension of the partition
+    becomes a column where the files have none of that name. With `columns`, only the bytes of those
+    are fetched, and they are in that order; case does not matter, as in Spark. `on_bytes` is called
+    with the number of bytes read.
     """
     files = _planned_files(store, ref)
     read = _read(store, ref, files, columns)
@@ -163,7 +162,7 @@ def _read_whole(store: Store, meta: ObjectMeta) -> ColumnsRead:
 
 
 def with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
-    """As Spark has it, which does not tell names apart by case."""
+    """The table with the partition's dimensions as columns. As in Spark, case is ignored."""
     present = {name.lower() for name in table.column_names}
     for name, value in key.dimensions.items():
         if name.lower() not in present:

@@ -1,4 +1,4 @@
-"""Checks around one attempt: of its inputs before it works, of its output afterwards."""
+"""The checks of one attempt: of its inputs before it runs, of its output afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from servo.contract.partition import PartitionKey
 from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest, personal
 
 STOPPING: tuple[Action, ...] = ("quarantine", "block", "fail_task", "fail_run")
-"""What keeps an input from being worked on, or an output from becoming current."""
+"""Actions that prevent the use of an input, or an output from becoming current."""
 
 ReadAs = Callable[[InputRef, str, Sequence[str]], Any]
 """An input as "spark", "arrow", …"""
@@ -115,7 +115,7 @@ def strongest(results: Iterable[CheckResult]) -> Action:
 
 
 def refusal(request: TaskRequest, results: Sequence[CheckResult], gate: Action) -> TaskFailed:
-    """The failure of a task whose checks do not let it go on, or its output count."""
+    """The failure of a task by the checks of its inputs or of its output."""
     failing = [result for result in results if result.action == gate]
     first = failing[0]
     looked_at = first.input or request.asset

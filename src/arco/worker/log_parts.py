@@ -18,7 +18,7 @@ _PART = re.compile(r"logs/([^/]+)/([^/]+)/(\d+)(?:\.([^./]+)\.(\d{6}))?\.log")
 
 
 class AttemptText(NamedTuple):
-    """What an attempt has logged since it was last request."""
+    """What an attempt has logged since the last call."""
 
     task_id: str
     attempt: int

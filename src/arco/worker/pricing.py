@@ -34,7 +34,7 @@ _GIB_KIB: Final = Decimal(1 << 20)
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one unit each; None where a tenant's exception says nothing."""
+    """The price of each unit; None where a tenant has no exception."""
 
     cpu_hour: Decimal | None = None
     memory_gib_hour: Decimal | None = None
@@ -53,7 +53,7 @@ class _PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pricing:
-    """Prices, or none: then costs are zero and usage is all that is known."""
+    """Prices. Without any, costs are zero and only usage is recorded."""
 
     def __init__(self, file: _PricingFile | None = None, digest: str = "") -> None:
         self._file = file

@@ -23,12 +23,12 @@ from servo.sensor import AssetVersion
 
 AT_A_TIME: Final = 1_000
 FAR_BEHIND: Final = 10_000
-"""A cursor that is so many positions behind is moved, also if nothing was new: what a look costs
-follows what happened since the cursor."""
+"""A cursor that is this many positions behind is moved even if nothing was new: the cost of an
+evaluation grows with the positions since the cursor."""
 
 
 def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) -> NewVersions:
-    """The first look sees nothing: it says from where on versions are new.
+    """Without a cursor, returns no versions and the position from which on versions are new.
 
     Raises NotFound for an asset that is not there, and Invalid for a cursor that is no position.
     """
@@ -76,7 +76,7 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
 def looked_at(
     store: Store, tenant: str, workspace: str, clock: Clock, asset: str, cursor: str
 ) -> NewVersions:
-    """The same of a workspace at a store, or behind a server: there the server looks."""
+    """The same for a workspace at a store, or behind a server."""
     try:
         if isinstance(store, HttpStore):
             raw = store.look_up("versions", {"cursor": cursor})

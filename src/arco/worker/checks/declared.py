@@ -52,7 +52,7 @@ def declared_checks(columns: Sequence[ColumnDef], extra: Extra) -> list[Check]:
 
 
 def compared(request: CheckRequest) -> Need:
-    """What it takes to compare an output with its asset's columns."""
+    """The need of the check that compares an output with its asset's columns."""
     given, required = request.check.params["types"], request.check.params["required"]
     assert isinstance(given, list) and isinstance(required, list)
     declared = list(zip(request.check.columns, given, strict=True))

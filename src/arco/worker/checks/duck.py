@@ -25,17 +25,17 @@ from servo.contract.partition import Scalar
 from servo.contract.task import CheckMethod, InputRef
 
 FETCHED_BYTES: Final = 256 << 20
-"""Up to so much is fetched from a distant store; Spark looks at more."""
+"""Maximum size that is fetched from a remote store; larger data is checked by Spark."""
 MEMORY_BYTES: Final = 2 << 30
-"""What is held at most before it spills to disk; on small machines a quarter of theirs."""
+"""Maximum memory before it spills to disk; on small machines a quarter of their memory."""
 
 _SQL: Final = DuckSql()
 _LOCAL: Final = "file://"
 _FILE: Final = "file_index"
 """DuckDB's own column: which of the files a row is in."""
 _TRUSTING: Final = "statistics_propagation,filter_pushdown,join_filter_pushdown"
-"""Optimizers that leave out what a file's least and greatest values rule out. Those of floats
-say nothing about NaN, which DuckDB takes for the greatest of all."""
+"""Optimizers that skip row groups by their minimum and maximum. Those of floats say nothing about
+NaN, which DuckDB sorts as the greatest value."""
 
 
 class DuckEngine:
@@ -70,7 +70,7 @@ class DuckEngine:
     def stop(self) -> None:
         self._connection.interrupt()
 
-    # -- questions ------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------
 
     def can(self, need: Need) -> bool:
         match need:
@@ -93,7 +93,7 @@ class DuckEngine:
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
         aggregates = ", ".join(_aggregate(need) for need in needs)
-        # Every row is looked at anyway.
+        # It reads every row anyway.
         return list(
             self.query(f"SELECT {aggregates} FROM {self._relation()}", without=_TRUSTING)[0]
         )
@@ -219,7 +219,8 @@ class DuckEngine:
         return f"CAST({value} AS {self._connection.from_arrow(empty).types[0]})"
 
     def _by_file(self, values: Sequence[str]) -> str:
-        """A value for each file. One list, and no branch for each: those take long to plan."""
+        """A value for each file, from one list: a CASE with a branch for each file takes long to
+        plan."""
         self._lists += 1
         name = f"list_{self._lists}"
         self._connection.execute(f"SET VARIABLE {name} = [{', '.join(values)}]")
@@ -246,7 +247,7 @@ class DuckEngine:
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-    """Whatever goes wrong with a query is no more than a question without an answer."""
+    """Any error of a query becomes a CheckEngineError."""
     try:
         yield
     except Exception as error:

@@ -2,17 +2,16 @@
 
     footers  ->  DuckDB, one pass for all  ->  Spark, one pass for all  ->  Python
 
-First everything is prepared, and what cannot be meant ends it before any data is
-read. What the footers of the files prove is known by then. All conditions on rows
-are counted in one pass over the columns that they name; uniqueness and references
-take a pass each, over their columns alone. A sample of rows is looked for only where
-some do not fit.
+First all checks are prepared: invalid ones end the evaluation before any data is read, and those
+that the footers of the files prove are done. All conditions on rows are counted in one pass over
+their columns; uniqueness and references take a pass each, over their columns alone. A sample is
+read only for checks that fail.
 
-DuckDB does what it can say, where the files are on this machine's disk or are small
-enough to be fetched. Spark does the rest, and whatever DuckDB turns out not to manage.
+DuckDB evaluates what it can express, if the files are on this machine's disk or are small enough to
+be fetched. Spark evaluates the rest, and what fails in DuckDB.
 
-Checks that share a pass share its time. A timeout ends the pass; those whose time is
-over are errors, and the others are asked again without them.
+Checks that share a pass share its time. A timeout ends the pass; the checks whose timeout has
+passed are errors, and the others are evaluated again.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class _Evaluation:
         self._sample(prepared)
         return [self._findings[at] for at in range(len(checks))]
 
-    # -- before anything is looked at -----------------------------------------------------
+    # -- preparation ----------------------------------------------------------------------
 
     def _prepared(self, checks: Sequence[Check]) -> list[Prepared]:
         done: list[Prepared] = []
@@ -128,7 +127,7 @@ class _Evaluation:
         return done
 
     def _approve(self, prepared: Prepared) -> None:
-        """Have Spark look at what only Spark can read."""
+        """Let Spark validate SQL and patterns that DuckDB does not support."""
         need = prepared.need
         if not isinstance(need, FailingRows | FalseRows) or self._spark is None:
             return
@@ -169,7 +168,7 @@ class _Evaluation:
                 self._note(each, 0, Finding("passed", method="footer"))
 
     def _engines(self, pending: Sequence[Prepared]) -> Iterator[CheckEngine]:
-        """DuckDB if the files are near or small, then Spark if there is one."""
+        """DuckDB if the files are local or small, then Spark if there is one."""
         if not pending:
             return
         if in_reach(self._context, self._weight(pending)):
@@ -182,7 +181,7 @@ class _Evaluation:
         return self._subject.bytes + sum(targets)
 
     def _pass(self, engine: CheckEngine, group: Sequence[Prepared]) -> None:
-        """Answer as many as can be in one pass; what fails together is asked one by one."""
+        """Evaluate checks in one pass. If that fails, evaluate them one by one."""
         while group:
             seconds = min(self._seconds(each) for each in group)
             began = self._context.clock.monotonic()
@@ -232,7 +231,7 @@ class _Evaluation:
         finding = called(need, self._subject, self._context, self._seconds(prepared))
         self._findings[prepared.at] = finding._replace(wall_ms=self._since(began))
 
-    # -- what was found -------------------------------------------------------------------
+    # -- findings -------------------------------------------------------------------------
 
     def _note(self, prepared: Prepared, count: int | None, finding: Finding) -> None:
         if isinstance(prepared.need, NewestValue):
@@ -252,7 +251,7 @@ class _Evaluation:
         )
 
     def _error_text(self, error: CheckEngineError) -> str:
-        """An engine's own words may quote values."""
+        """The message of an engine may contain values of personal columns."""
         personal = self._context.pii or any(ref.pii for ref in self._context.references)
         return error.kind if personal else str(error)
 

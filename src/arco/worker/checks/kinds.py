@@ -1,7 +1,7 @@
-"""From a check to what it takes to answer it, one function for each kind.
+"""From a check to its need (`needs.py`), one function for each kind.
 
-A check that cannot be meant (a column that is not there, a bound that is no number)
-raises Misfit, which is a matter of configuration and not of the data.
+An invalid check (a missing column, a bound that is no number) raises UnsuitableCheck: an error of
+configuration, not of the data.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ class CheckRequest:
 
 
 def meant(name: str, columns: Columns) -> str:
-    """Which column somebody may have meant, whatever its case."""
+    """A suggestion for a missing column."""
     return did_you_mean(name, columns.names) or f"there are {some(columns.names)}"
 
 
 def need_of(request: CheckRequest) -> Need:
-    """What it takes. Raises Misfit."""
+    """The need of a check. Raises UnsuitableCheck."""
     kind = KINDS.get(request.check.kind)
     if kind is None:
         request.refuse(f"is of the unknown kind {request.check.kind!r}", f"there are {some(KINDS)}")
@@ -108,7 +108,7 @@ def need_of(request: CheckRequest) -> Need:
     return kind(request)
 
 
-# -- what the footers know ----------------------------------------------------------------
+# -- checks that footers may prove --------------------------------------------------------
 
 
 def _row_count(request: CheckRequest) -> Need:
@@ -168,7 +168,7 @@ def _added(request: CheckRequest, file: File) -> list[tuple[str, str]]:
 
 
 def _version(request: CheckRequest, file: File) -> str:
-    """Which version a file is of, if there are others."""
+    """The version of a file, for messages, if there are several."""
     versions = request.subject.ref.materializations
     if len(versions) == 1:
         return ""
@@ -259,7 +259,7 @@ def judged_age(need: NewestValue, newest: int | None, context: CheckContext) -> 
     )
 
 
-# -- what the data must be asked ----------------------------------------------------------
+# -- checks that read data ----------------------------------------------------------------
 
 
 def _unique(request: CheckRequest) -> Need:
@@ -273,7 +273,7 @@ def _unique(request: CheckRequest) -> Need:
 
 
 def _dense(request: CheckRequest) -> tuple[int, int] | None:
-    """Keys that count something are close together, and a bit each tells them apart."""
+    """The range of integer keys that are dense enough for a bitmap; None otherwise."""
     if len(request.columns) > 1 or request.column.family != "integer":
         return None
     try:

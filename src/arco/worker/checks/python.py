@@ -1,8 +1,8 @@
 """Checks that are Python functions of the data.
 
-One that takes too long is first told by its Spark jobs, which are cancelled. If that was not
-enough it is interrupted, and a call to the JVM may be left without its answer read. The next
-call would take that for its own; so the attempt ends there, and another one is made.
+After a timeout, first the Spark jobs of a function are cancelled. If it still runs, it is
+interrupted, perhaps in a call to the JVM whose answer then stays unread on the connection. The next
+call would read that answer as its own. So the attempt ends, and is retried.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIBRARIES: Final = ("numpy", "pandas", "polars", "pyarrow")
 
 
 def called(need: PythonCall, subject: Subject, context: CheckContext, seconds: int) -> Finding:
-    """What the function says of the data. Whatever it raises is an error of the check.
+    """The function's finding about the data. An exception in it is an error of the check.
 
     Raises TaskFailed (`checks.interrupted`) where the task cannot go on with its Spark.
     """
@@ -58,7 +58,7 @@ def _finding(
             returned = work.done(function, subject.ref)
     except UserCodeRaised as raised:
         return _error(raised.error, need, context, seconds)
-    except TaskFailed as error:  # an input that cannot be read is no verdict on it
+    except TaskFailed as error:  # an input that cannot be read is not an error of the check
         if error.info.category not in ("configuration", "user_code"):
             raise
         return Finding("error", message=error.info.message, method="python")
@@ -68,7 +68,7 @@ def _finding(
 
 
 class _Work:
-    """The function's, and whether it leaves Spark as it found it."""
+    """The call of the function, and whether it may have broken its connection to Spark."""
 
     def __init__(self, context: CheckContext, seconds: int) -> None:
         self._context = context
@@ -92,7 +92,7 @@ class _Work:
         return returned
 
     def stop(self) -> None:
-        """From another thread, again and again."""
+        """Called from another thread, repeatedly."""
         now = self._context.clock.monotonic()
         if self._stop_at is None:
             self._stop_at = now + (0.0 if self._context.frame is None else SPARK_PATIENCE_S)

@@ -108,7 +108,7 @@ class SparkCheckEngine:
 
     @property
     def _key(self) -> str:
-        """A column of our own, which the data has not."""
+        """The name of an additional column, which the data does not have."""
         return unused(self.frame.columns)
 
     def _groups(self, need: DuplicateRows) -> Any:
@@ -132,7 +132,7 @@ class SparkCheckEngine:
     # -- before anything runs -------------------------------------------------------------
 
     def flaw(self, need: FailingRows | FalseRows, pattern: str = "") -> str:
-        """What Spark has against a predicate or a pattern, in its own words; or nothing."""
+        """Spark's error message for a predicate or a pattern; empty if it is valid."""
         try:
             if pattern:
                 word = self._sql.text(whole(pattern))
