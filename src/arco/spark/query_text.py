@@ -1,4 +1,4 @@
-"""SQL before it runs: what is wrong with the text of a query or a predicate, without Spark.
+"""SQL before it runs: finds errors in the text of a query or a predicate, without Spark.
 
 sqlglot reads most of Spark's SQL, and not all of it. So what it cannot read is a *doubt*, for
 Spark to decide. *Certain* is what Spark refuses in any case: a statement that is no query,
@@ -128,7 +128,7 @@ def _parsed(text: str) -> tuple[exp.Expr | None, TemplateProblem | None]:
 
 
 def _certain(text: str, *, is_single: bool = False) -> TemplateProblem | None:
-    """What no parser takes. `is_single`: nor does it take a semicolon."""
+    """An error that every parser reports. `is_single`: a semicolon is one too."""
     if "\\" in text:  # where a string ends may depend on settings
         return None
     try:

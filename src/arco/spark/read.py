@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _NO_GLOB: Final = {"__globPaths__": "false"}
-"""These are names and no patterns. Hadoop's patterns cannot have colons, as partitions do."""
+"""Paths are names, not patterns: Hadoop's patterns cannot have colons, as partitions do."""
 
 
 class HasSession(Protocol):
@@ -55,8 +55,8 @@ class _VersionFiles(NamedTuple):
 
 
 def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
-    """All rows of an input, under the alias `@namespace.asset`. TaskFailed where it cannot be."""
-    spark_url(store, "")  # a store that Spark cannot reach is the first thing to say
+    """All rows of an input, under the alias `@namespace.asset`. Raises TaskFailed."""
+    spark_url(store, "")  # first: raises for a store that Spark cannot reach
     if not ref.materializations:
         raise input_missing(ref, "the plan has no version of it to read")
     versions = parallel.each(store, lambda v: _version_files(store, ref, v), ref.materializations)
@@ -69,11 +69,11 @@ def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
     return whole.alias(f"@{ref.asset}")
 
 
-# -- looking ------------------------------------------------------------------------------
+# -- files --------------------------------------------------------------------------------
 
 
 def _version_files(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionFiles:
-    """All files of a version have one schema, so one footer tells it."""
+    """The files of a version. They have one schema, so one footer is read."""
     files = parquet_files(store, version.path)
     key = PartitionKey.parse(version.partition)
     if not files:
@@ -144,7 +144,7 @@ class _Group(NamedTuple):
 
 
 def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.Field]) -> list[_Group]:
-    """As few as can be: Spark's reader fills in missing columns, and widens most types."""
+    """As few groups as possible: Spark's reader fills in missing columns, and widens most types."""
     fields = {field["name"]: field for field in schema}
     groups: dict[str, _Group] = {}
     for version in versions:

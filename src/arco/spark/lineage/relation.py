@@ -1,4 +1,4 @@
-"""What a node of a plan puts out."""
+"""The output of a node of a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Output(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """What a node puts out. `influences` is shared between nodes, and never changed."""
+    """The output of a node. `influences` is shared between nodes, and never changed."""
 
     outputs: Sequence[Output]
     influences: Sources
