@@ -1,4 +1,4 @@
-"""The configuration of a run: which asset takes which of the values that were given.
+"""The configuration of a run: which asset takes which of its values.
 
 An asset takes the names that it declares, or that its code reads from the context; no other
 value reaches it or makes it out of date. A declared value is also the type of what replaces it.

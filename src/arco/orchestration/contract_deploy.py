@@ -3,7 +3,7 @@
 A contract of code is compared with the one that holds: what breaks a promise needs a higher first
 number of its version. The columns of each asset that has a contract, as code declares them or as
 its query tells them, are compared with what is promised. Columns that are not known before the
-asset runs are judged when they come out.
+asset runs are checked in its output.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _FIELDS: Final = ContractStatement.__struct_fields__
 
 
 class ContractBreak(msgspec.Struct, frozen=True):
-    """What a deployment would break of a contract."""
+    """A promise of a contract that a deployment would break."""
 
     asset: str
     column: str
-    """As it is accepted; empty if nothing but another version helps."""
+    """The column to accept; empty if only another version of the contract helps."""
     change: str
     version: str
     consumers: tuple[str, ...]
@@ -69,7 +69,7 @@ class _Agreed(NamedTuple):
 
     @property
     def statement(self) -> ContractStatement | None:
-        """What holds after the deployment."""
+        """The contract after the deployment."""
         if self.declared is not None:
             return self.declared
         if self.row is not None and self.row.source == "people":
@@ -98,7 +98,7 @@ def check_contracts(
     *,
     restores: bool,
 ) -> frozenset[tuple[str, str]]:
-    """Which acceptances a contract needs. Raises ContractRefused, and Invalid.
+    """The accepted breaks that are needed. Raises ContractRefused and Invalid.
 
     `accepted` are pairs of an asset's key and a column. `restores`: an older deployment is
     deployed again, whose contracts may have lower versions.
@@ -204,14 +204,14 @@ def _column_breaks(agreement: _Agreed, columns_of: ColumnsOf) -> Iterator[Contra
 
 
 def _is_known(change: SchemaChange, expected: ExpectedColumns) -> bool:
-    """Whether a column that is missing will not come out either."""
+    """Whether a missing column will be missing in the output too."""
     if expected.missing is None or change.kind not in ("removed", "renamed"):
         return True
     return change.rename == "GovernedRename" or change.column in expected.missing
 
 
 def _holds_on(agreement: _Agreed, contract_break: ContractBreak) -> bool:
-    """Whether the version that is broken is in effect: one that is new keeps its promises."""
+    """Whether the broken version is in effect already: a new version must be kept."""
     return agreement.row is not None and agreement.row.version == contract_break.version
 
 

@@ -20,14 +20,14 @@ The upstream's dimensions are mapped one by one:
 Dimensions that only the downstream has are ignored: all its partitions read the same.
 Dimensions that only the upstream has need `all` or `latest`.
 
-A dependency without data (no parameter) asks for nothing but an order, so there what
-cannot be matched by value waits for all.
+A dependency without data (no parameter) only requires an order, so what cannot be matched by value
+waits for all.
 
 Of `window` and `time_window`, what is neither in the plan nor materialized is left out;
 there must be one.
 
 `identity`, `window` and `time_window` are computed from the value; `all` and `latest` are looked up
-in an index of what exists, made once for an input. Neither looks at other partitions.
+in an index of what exists, made once for an input. Neither reads other partitions.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Resolver:
         self._index: Mapping[Point, Sequence[Point]] | None = None
 
     def relevant(self, point: Point) -> Point:
-        """The part of a downstream point that decides; equal parts read the same."""
+        """The part of a downstream point that determines what it reads."""
         return point if self._whole else tuple([point[source] for source in self._sources])
 
     def resolve(self, relevant: Point) -> Sequence[Point]:
@@ -147,7 +147,8 @@ class Resolver:
         return set(range(self._width)).difference(self._sources)
 
     def _indexed(self) -> Mapping[Point, Sequence[Point]]:
-        """What exists by the values that are computed; of the latest, only those."""
+        """Existing points, indexed by the values that are computed; for `latest`, only the
+        greatest."""
         fixed = [axis.at for axis in self._axes]
         newest = [at for at, rule in enumerate(self._rules) if isinstance(rule, Latest)]
         points: Iterable[Point] = self._existing()

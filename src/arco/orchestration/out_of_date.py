@@ -1,4 +1,4 @@
-"""What a new version of an asset puts out of date."""
+"""The assets that are out of date after a new version of an asset."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from servo.contract.manifest import Asset, Identity, Manifest, TimeDimension
 
 class OutOfDate(NamedTuple):
     same_partition: tuple[str, ...] = ()
-    """Assets below, in the partition of the same key alone."""
+    """Downstream assets, in the partition of the same key only."""
     other_partitions: tuple[str, ...] = ()
 
 
 def out_of_date(manifest: Manifest, asset_key: str) -> OutOfDate:
-    """All that is deployed below an asset, and reads what is current."""
+    """All deployed assets downstream of an asset that read current versions."""
     manifest = msgspec.structs.replace(manifest, assets=tuple(map(_unpinned, manifest.assets)))
     assets = {asset.key: asset for asset in manifest.assets}
     if asset_key not in assets:

@@ -1,12 +1,12 @@
 """The state and quality of an asset's partitions, also of those that are missing.
 
-Partitions that were never made have no row. What there is, is laid over the space of all
-partitions: one byte for each, so that a million of them take a megabyte, and neighbours with equal
-status are one range. Rows are read as columns, a slice at a time.
+Partitions without an attempt have no row. The rows are mapped to the space of all partitions: one
+byte for each, so that a million of them take a megabyte, and neighbours with equal status are one
+range. Rows are read as columns, a slice at a time.
 
-* MATERIALIZING: a task of a run that is active makes it.
+* MATERIALIZING: a task of an active run computes it.
 * STALE: a plan made now would run it again, because its code, configuration or inputs are others,
-  or because its files are damaged. Each is planned to tell, so this is worked out only for
+  or because its files are damaged. This needs a plan of each, so it is computed for at most
   `MAX_JUDGED` partitions.
 """
 
@@ -110,7 +110,7 @@ def _value(text: str) -> Value | None:
 
 
 class PartitionStatuses:
-    """The status of the partitions that were asked for."""
+    """The status of the requested partitions."""
 
     def __init__(self, space: Space, ranges: Sequence[Ranges]) -> None:
         self.partitions = count(ranges)
@@ -131,7 +131,7 @@ class PartitionStatuses:
         self._codes = bytearray(self.partitions)
         self._statuses: list[PartitionStateQuality] = [NEVER]
         self.outside = 0
-        """Partitions with a row that are none of the asset's any more, or not yet."""
+        """Partitions with a row that are not among the asset's partitions, or not yet."""
 
     # -- marking -------------------------------------------------------------------------
 
@@ -144,9 +144,9 @@ class PartitionStatuses:
         return True
 
     def mark_all(self, keys: pa.Array, codes: pa.Array) -> None:
-        """Give many partitions the statuses with these codes. Those that are not here are counted.
+        """Give many partitions the statuses with these codes. Others are counted.
 
-        What is spelled alike in many keys, a day or a region, is looked up once.
+        Equal parts of keys, such as a day or a region, are looked up once.
         """
         parts = pc.split_pattern(keys, ",") if self._axes else None
         if parts is None:
@@ -290,7 +290,7 @@ class PartitionStatuses:
 
 
 class StatusReader:
-    """Works the statuses out, at one generation."""
+    """Computes the statuses at one generation."""
 
     def __init__(self, snapshot: Snapshot, assets: Mapping[str, Asset], until: datetime) -> None:
         """`assets` are all that are deployed, by key; `until` decides which periods are over."""
@@ -301,9 +301,9 @@ class StatusReader:
         self._spaces: dict[str, Space] = {}
 
     def statuses(self, asset: str, texts: Sequence[str] = ()) -> tuple[PartitionStatuses, bool]:
-        """Those of an asset, of the partitions that texts name, or of all.
+        """The statuses of an asset's partitions: those that texts name, or all.
 
-        False beside them: they are too many to tell which are STALE.
+        Also returns False if they are too many to compute which are STALE.
         """
         return self.judged(asset, self.recorded(asset, self.ranges(asset, texts)))
 
@@ -318,13 +318,13 @@ class StatusReader:
         return requested({asset: space}, [*texts, *every])[asset]
 
     def recorded(self, asset: str, ranges: Sequence[Ranges]) -> PartitionStatuses:
-        """What the rows of a generation say: the same for everybody who asks for these ranges."""
+        """The statuses by the rows of a generation; cached for these ranges."""
         statuses = PartitionStatuses(self._space(asset), ranges)
         self._lay_rows(statuses, self._lookups.asset_id(asset))
         return statuses
 
     def judged(self, asset: str, statuses: PartitionStatuses) -> tuple[PartitionStatuses, bool]:
-        """The same with what a plan made now would run again, and what is being made. Marks it."""
+        """Marks partitions that a plan would run again now, and those that are running."""
         asset_id = self._lookups.asset_id(asset)
         is_judged = self._judge(statuses, asset, asset_id)
         for key in self._in_flight(asset_id):
@@ -368,7 +368,7 @@ class StatusReader:
             yield from tasks.filter(active)["partition_key"].to_pylist()
 
     def _judge(self, statuses: PartitionStatuses, asset: str, asset_id: str) -> bool:
-        """Mark what a plan would run again; False if there is too much of it."""
+        """Mark the partitions that a plan would run again; False if there are too many."""
         current = list(islice(statuses.current(), MAX_JUDGED + 1))
         if len(current) > MAX_JUDGED:
             return False

@@ -4,10 +4,9 @@
     partition ranges ────┼─► points ─► inputs found ─► run or reuse ─► numbered tasks
     known, until ────────┘
 
-Nothing is planned that was not asked for. Of an asset's dimensions that the request
-does not name, a time dimension stands for its latest complete period and any other for
-all its values. A requested key counts for the assets that have it; it is Invalid if
-none of them does.
+Only requested assets are planned. Of an asset's dimensions that the request does not name, a time
+dimension stands for its latest complete period and any other for all its values. A requested key
+counts for the assets that have it; it is Invalid if none of them does.
 
 `until` decides which periods are complete. The spec does not hold it, only the
 partitions that follow from it.
@@ -45,7 +44,7 @@ from servo.errors import Invalid
 
 
 class NoPartitions(Invalid):
-    """There are no such partitions, or not any more."""
+    """There are no such partitions, or they were removed."""
 
 
 def plan(
@@ -56,12 +55,11 @@ def plan(
     *,
     until: datetime,
 ) -> PlanSpec:
-    """The tasks that a request means. `until` is in UTC; later periods do not exist yet.
+    """The tasks of a request. `until` is in UTC; later periods do not exist yet.
 
-    Raises Invalid, and plans nothing, if the selection or a range means nothing, if a value of
-    the configuration is nobody's or of another type than the declared one, if the tasks are too
-    many, if the assets read each other in a circle, or if an input is neither in the plan nor
-    materialized.
+    Raises Invalid, and plans nothing, if the selection or a range is empty, if a value of the
+    configuration belongs to no asset or is of another type than the declared one, if the tasks are
+    too many, if the assets form a cycle, or if an input is neither in the plan nor materialized.
     """
     request = normalised(request)
     scope = PlanScope.of(manifest, request, lookups, until)
@@ -89,13 +87,13 @@ def plan(
 
 
 class PlanScope(NamedTuple):
-    """The assets that a request means, with the keys of their dimensions."""
+    """The assets of a request, with the keys of their dimensions."""
 
     graph: Graph
     chosen: Mapping[str, str]
     """The keys of the assets, each with the term that selects it."""
     spaces: Mapping[str, Space]
-    """Of the chosen assets; those of others are worked out when they are asked for."""
+    """Of the chosen assets; those of others are computed when needed."""
 
     @classmethod
     def of(

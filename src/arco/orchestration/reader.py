@@ -50,14 +50,14 @@ from servo.contract.manifest import (
 from servo.contract.ulid import is_ulid
 
 MIN_CHARS = 4
-"""So much of an id may name a run."""
+"""Minimum length of the beginning of an id that names a run."""
 
 
 class RunList(NamedTuple):
     rows: list[RunRow]
     """The newest first."""
     is_complete: bool
-    """Whether there is no other run that was asked for."""
+    """Whether there are no other matching runs."""
 
 
 class OrchestrationReader(DeploymentReader):
@@ -239,7 +239,7 @@ def as_of_run(run_id: str) -> AsOfRow[RunRow]:
 
 
 class SnapshotLookups:
-    """What the planner may ask, answered by one snapshot."""
+    """The planner's lookups in one snapshot."""
 
     def __init__(self, snapshot: Snapshot, *, chunk_until: datetime | None = None) -> None:
         """`chunk_until` is for a chunk of a large request: of dynamic dimensions only the keys
@@ -265,7 +265,7 @@ class SnapshotLookups:
         return self._current[asset_id]
 
     def pinned(self, asset_id: str, input: Input) -> Mapping[str, CurrentVersion]:
-        """Looked up once for all that read the same."""
+        """Looked up once for all equal inputs."""
         key = asset_id, input.version, input.as_of
         if key not in self._pinned:
             rows = pinned_versions(self._snapshot, asset_id, input)
@@ -287,10 +287,9 @@ class SnapshotLookups:
 
 
 class AssetVersions(Mapping[str, CurrentVersion]):
-    """Current versions of an asset, looked up when they are asked for.
+    """Current versions of an asset, looked up when needed.
 
-    What some of them cost does not depend on how many there are. Who wants to see all gets
-    them at once.
+    The cost of a few does not depend on how many there are. Iterating reads all at once.
     """
 
     def __init__(self, snapshot: Snapshot, asset_id: str) -> None:
@@ -373,7 +372,7 @@ class Library:
         return AssetsByKey(self._encoded(digest))
 
     def declaration(self, snapshot: Snapshot, key: str) -> CodeDeclaration | None:
-        """What deployed code says of an asset; None if no project has it, or not any more."""
+        """The declaration of a deployed asset; None if no project has it."""
         reader = DeploymentReader(snapshot)
         row = reader.deployed_asset(key)
         if row is None or not row.active:

@@ -1,4 +1,4 @@
-"""Deployments that would remove most of a project: refused, unless that is asked for.
+"""Deployments that would remove most of a project are refused, unless that is allowed.
 
 A deployment from a wrong folder, or of code that was not found, looks like one that removes
 assets. It is refused if it has no assets, or if it removes more assets than it keeps.

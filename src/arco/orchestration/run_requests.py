@@ -1,8 +1,8 @@
-"""The fold of run keys, and of requests for runs: of one key comes one run, or none.
+"""The fold of run keys and of requests for runs: a key leads to at most one run.
 
 A request is PENDING until an orchestrator has planned it. `RunTriggered` with its key makes it
-TRIGGERED, `RunRequestRefused` or a withdrawal REFUSED; whichever comes first in the log holds,
-and takes the key, so that the others change nothing.
+TRIGGERED, `RunRequestRefused` or a withdrawal REFUSED. The first of these in the log decides and
+uses the key; later ones change nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ decode_request = functools.partial(msgspec.json.decode, type=PlanRequest)
 
 
 class RunAsked(RunRequested, frozen=True, kw_only=True):
-    """Derived: something other than a command asks for a run."""
+    """Derived: automation requests a run."""
 
     TYPE = "orchestration.run_asked"
     COMMAND = False

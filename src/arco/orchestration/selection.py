@@ -9,9 +9,9 @@
 | `+x`, `x+`, `+x+` | with all it reads, directly or not; with all that reads it; both |
 | `2+x`, `x+1` | the same, at most so many steps away |
 
-A selection is the union of its terms, less the union of the excluded ones. It holds
-nothing else: an input of a selected asset is not selected for being one. A term that
-matches nothing is Invalid, so that a typing error is never an empty success.
+A selection is the union of its terms, less the union of the excluded ones. Inputs of a selected
+asset are not selected automatically. A term that matches nothing is Invalid, so that a typing error
+is never an empty success.
 """
 
 from __future__ import annotations
