@@ -1,8 +1,8 @@
-"""One answer out of several ways of looking.
+"""Combines lineage from several methods.
 
-For each column of the output the first way that knows its sources is taken: what the
-author wrote, Spark's plan, the text of the query, columns that look alike. Lineage
-explains an output, and never stands in its way: nothing here raises.
+For each column of the output, the first method that knows its sources is used: declared lineage,
+Spark's plan, the text of the query, columns with equal names and types. Missing lineage must not
+fail an output: nothing here raises.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> TracedColum
 
 
 def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
-    """The last resort: columns of the same name and type may have come from there."""
+    """The last method: columns of the same name and type may be the source."""
     columns, unmapped, alike = [], [], _by_name_and_type(inputs)
     for column in output:
         sources = tuple(sorted(alike.get((column.name.lower(), column.type), ())))
@@ -138,7 +138,7 @@ def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
 
 
 def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSource]]:
-    """Looked up and not searched: there may be thousands of columns on both sides."""
+    """An index: there may be thousands of columns on both sides."""
     alike: dict[tuple[str, str], list[ColumnSource]] = {}
     for asset, schema in inputs.items():
         for column in schema:
@@ -163,10 +163,10 @@ def _choose(
 
 
 def _by_output(trace: TracedColumns, output: Sequence[str]) -> dict[int, ColumnLineage]:
-    """The columns of one way by their positions in the output.
+    """The columns of one method by their positions in the output.
 
-    Names differ in case at most: Spark looks at none. Those of columns without an alias are
-    made by Spark, and differ from the text; they are matched by position.
+    Case is ignored, as in Spark. Spark generates names for columns without an alias; they differ
+    from the text, and are matched by position.
     """
     candidates = {each.column.lower(): each for each in trace.columns}
     result = {at: candidates[name] for at, name in enumerate(output) if name in candidates}
@@ -186,7 +186,8 @@ def _method(chosen: Sequence[ColumnLineage]) -> LineageMethod:
 
 
 def _confidence(chosen: Sequence[ColumnLineage], unmapped: Sequence[str]) -> Confidence:
-    """That of the column of which least is known; a column without sources is no better."""
+    """The lowest confidence of all columns; that of a column without known sources is the
+    lowest."""
     if not chosen or unmapped:
         return "low"
     return max((each.confidence for each in chosen), key=CONFIDENCE.index)

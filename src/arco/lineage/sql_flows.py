@@ -1,4 +1,4 @@
-"""What the expressions of a query make of its columns; as `spark.lineage.expressions`."""
+"""The flows of expressions in a query; as `spark.lineage.expressions`."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Flows:
                 return flow
         return self._function(tree)
 
-    # -- structs, arrays and maps: the usual ways to build them and to take them apart ------
+    # -- structs, arrays and maps -----------------------------------------------------------
 
     def _nested(self, tree: exp.Expr) -> Flow | None:
         match tree:

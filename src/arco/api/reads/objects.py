@@ -110,20 +110,20 @@ class ShownObjects:
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, path: str, *, whole: bool) -> bytes:
+    def get(self, path: str, *, see_all: bool) -> bytes:
         """Raises NotFound for what is not handed out, as for what is not there."""
-        if not is_shown(path, whole=whole):
+        if not is_shown(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
-        if whole or not _is_redacted(path):
+        if see_all or not _is_redacted(path):
             return self._store.get(path).data
         make = self._changes if path.startswith(_CHANGES) else self._root
         return self._once(path, make)
 
-    def part(self, path: str, start: int, length: int, *, whole: bool) -> bytes:
-        if not is_shown(path, whole=whole):
+    def part(self, path: str, start: int, length: int, *, see_all: bool) -> bytes:
+        if not is_shown(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
-        if not whole and _is_redacted(path):
-            return part_of(path, self.get(path, whole=whole), start, length)
+        if not see_all and _is_redacted(path):
+            return part_of(path, self.get(path, see_all=see_all), start, length)
         return self._store.get_range(path, start, length)
 
     def _root(self, path: str) -> bytes:
