@@ -1,4 +1,4 @@
-"""Cleaning up after a commit: the hint moves, and consumed batches are deleted.
+"""Cleanup after a commit: the hint is advanced, and consumed batches are deleted.
 
 Both are best effort. A hint that stays behind costs the next reader some probes; a batch that
 stays is named by `pending_cleanup`, and later commits skip it and delete it.
@@ -55,7 +55,7 @@ class Cleanup:
     def finish(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until everything is cleaned up, and go on without the threads.
 
-        Not for long: what stays behind, another commit cleans up.
+        With a timeout: later commits clean up the rest.
         """
         thread, deleting = self._thread, self._deleting
         self._thread = None
@@ -98,13 +98,13 @@ class Cleanup:
                 )
         root = created.manifest
         if root.kind != "events":
-            return  # what is left to delete is passed on to the next commit of events
+            return  # remaining batches are passed on to the next commit of events
         batches = map(paths.inbox, root.consumed + root.pending_cleanup)
         deleting = self._deleting
         if deleting is None:
             delete_quietly(self._store, batches)
             return
-        with self._lock:  # a commit after its own names what it has not seen gone
+        with self._lock:  # a later commit names batches that it still lists
             obsolete = [path for path in batches if path not in self._under_way]
             self._under_way.update(obsolete)
         # Not by the store's own threads: those belong to the commits. A future for each object
@@ -124,7 +124,8 @@ class Cleanup:
                 self._under_way.difference_update(obsolete)
 
     def _write_hint(self, created: Head) -> None:
-        """Without reading it first, once this process has: that it goes back harms nobody."""
+        """Write the hint without reading it first, once this process has read it: an older hint
+        does no harm."""
         if self._hinted < 0:
             self._manifests.write_hint(created)
         elif created.generation > self._hinted:
@@ -133,7 +134,7 @@ class Cleanup:
 
 
 def delete_quietly(store: Store, obsolete: Iterable[str]) -> int:
-    """Delete what can be deleted; one failure never stops the rest. Returns the failures."""
+    """Delete objects; a failure does not stop the others. Returns the number of failures."""
 
     def delete(path: str) -> int:
         try:

@@ -9,12 +9,12 @@ to clean up. Where O_TMPFILE is missing, the file has a name that begins with
 an existing one. `list` never shows those names, and `sweep` removes what
 crashes left of them.
 
-A deletion is not fsynced: a power cut may undo it, if no put came after it.
-Nothing above relies on more, and the compactor deletes a lot.
+A deletion is not fsynced: a power cut may undo it, if no put came after it. Callers do not rely on
+more, and the compactor deletes a lot.
 
-A failed fsync is a failure. Linux tells of it once and then takes the pages for
-clean: another fsync of the same file would succeed and mean nothing, and reading
-shows what is in memory, not what is on the disk. So after a failure
+A failed fsync is a failure. Linux reports it once and then treats the pages as clean: another fsync
+of the same file would succeed without effect, and reading shows memory, not the disk. So after a
+failure
 
 - a file that has no name yet goes, and the put raises Unavailable;
 - a FRESH object, which nobody but its writer can have used, is withdrawn: its name is
@@ -24,13 +24,12 @@ shows what is in memory, not what is on the disk. So after a failure
   answer "exists already", syncs it first, or raises Unavailable. The names of a
   directory are journaled: if that failed for good, it fails again.
 
-So whoever reads its own object back after an Unavailable may take it for durable.
+So an object that its writer can read after Unavailable is durable.
 
-Symbolic links below the root are never followed, whoever made them. A link is no
-object and no directory: it is not listed, not read, and nothing is written or
-deleted beyond it. What is opened is opened without following a link at its end, and
-the kernel is then asked where the open file lies: if a directory on the way was a
-link, that is another path. Deleting the name of a link removes the link alone.
+Symbolic links below the root are never followed. A link is no object and no directory: it is not
+listed, not read, and nothing is written or deleted beyond it. Files are opened without following a
+link at the end of the path, and the kernel then reports the path of the open file: if a directory
+in it was a link, it differs. Deleting a link removes only the link.
 """
 
 # Path knows no dir_fd, and costs more than the calls that it makes.
@@ -59,7 +58,7 @@ _PUT_ATTEMPTS = 5
 
 
 class _OpenDirectories(NamedTuple):
-    """Opened directories, from one that is surely there down to the one to write into."""
+    """Open directories, from one that certainly exists down to the one to write into."""
 
     above: str
     names: Sequence[str]
@@ -75,7 +74,7 @@ class _OpenDirectories(NamedTuple):
 
 
 class LocalStore:
-    """Objects as files under `root`, which is made if it is not there."""
+    """Objects as files under `root`, which is created if it is missing."""
 
     parallelism = 8
 
@@ -85,8 +84,8 @@ class LocalStore:
         self._pairs = PairedSync()
         self._settled: set[str] = set()
         self._doubtful: dict[str, object] = {}
-        """Directories with a name that may not be on the disk, each with a mark of its own
-        for the failure: a sync that began before that failure does not settle it."""
+        """Directories with a name that may not be on the disk, each with a marker of the failure: a
+        sync that began before that failure does not count."""
         self._lost: dict[str, os.stat_result] = {}
         """Files that are not on the disk, and whose names could not be removed."""
         self.nameless = hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir()
@@ -200,11 +199,12 @@ class LocalStore:
         return self._signer.sign(path, expiry)
 
     def sweep(self, older_than: timedelta, prefix: str = "") -> int:
-        """Remove temporary files that crashes left, and empty directories; how many files.
+        """Remove temporary files that crashes left, and empty directories; returns the number of
+        files.
 
-        `older_than` must be longer than any write takes. Ages are told by the
-        file system's own clock, which may be another machine's. `prefix` is empty,
-        or names a directory and ends in a slash: nothing else is looked at.
+        `older_than` must be longer than any write takes. Ages are by the file system's clock, which
+        may be that of another machine. `prefix` is empty, or a directory with a trailing slash:
+        only that is swept.
         """
         keys.check_prefix(prefix)
         swept = 0
@@ -252,14 +252,14 @@ class LocalStore:
             localfiles.fsync(at)
         except FileExistsError:
             raise
-        except OSError:  # the name may be there, or not: the next one to look syncs it
+        except OSError:  # whether the name is durable is unknown: the next reader syncs it
             self._doubtful[directory] = object()
             raise
 
     def _put_fresh(
         self, directories: _OpenDirectories, directory: str, name: str, data: bytes
     ) -> None:
-        """The disk is asked for the file and its name at once, which takes half as long."""
+        """Sync the file and its name concurrently, which takes half as long."""
         at = directories.opened[-1]
         fd = self._create(directories, name, data, fresh=True)
         try:
@@ -278,7 +278,7 @@ class LocalStore:
     def _create(
         self, directories: _OpenDirectories, name: str, data: bytes, *, fresh: bool = False
     ) -> int | None:
-        """Write a file and give it its name. A fresh one is given back open, to be synced."""
+        """Write a file and link it to its name. A fresh one is returned open, to be synced."""
         at = directories.opened[-1]
         fd = self._open_nameless(at)
         if fd is None:
@@ -309,7 +309,7 @@ class LocalStore:
                 self._lost[f"{directory}/{name}"] = status
 
     def _is_lost(self, place: str) -> bool:
-        """Whether the file there is one that could not be written and not be removed."""
+        """Whether the file is one that could neither be written nor removed."""
         status = self._lost.get(place)
         if status is None:
             return False
@@ -318,12 +318,12 @@ class LocalStore:
                 return True
         except FileNotFoundError:
             pass
-        self._lost.pop(place, None)  # somebody has removed it
+        self._lost.pop(place, None)  # it was removed
         return False
 
     @contextlib.contextmanager
     def _opened(self, path: str, flags: int) -> Iterator[int]:
-        """The descriptor of an object; what the system says of it becomes an error of ours."""
+        """The descriptor of an object. Errors of the system are translated."""
         keys.check_key(path)
         try:
             if self._doubtful or self._lost:
@@ -357,7 +357,7 @@ class LocalStore:
             finally:
                 os.close(at)
         except (FileNotFoundError, NotADirectoryError):
-            pass  # the directory is gone, with all that was in it
+            pass  # the directory was removed, with its content
         except OSError as error:
             raise localfiles.mapped(error, directory) from error
         if self._doubtful.get(directory) is mark:
@@ -375,7 +375,7 @@ class LocalStore:
             return None
 
     def _enter(self, directory: str) -> _OpenDirectories:
-        """A directory, opened, and made where it is not there."""
+        """Open a directory; create it if it is missing."""
         above, names = self._unsettled(directory)
         opened = [localfiles.open_here(above, localfiles.DIRECTORY)]
         directories = _OpenDirectories(above, names, opened)
@@ -390,11 +390,10 @@ class LocalStore:
         return directories
 
     def _settle(self, directories: _OpenDirectories) -> None:
-        """See the name of each directory onto the disk.
+        """Sync the name of each directory to the disk.
 
-        Also where they existed: the process that made them may not have come to its fsync.
-        After the fsync of a file in them, which takes what was made before it along, this
-        asks the disk for little more.
+        Also of existing ones: the process that created them may not have synced them yet. After the
+        fsync of a file in them, which includes earlier changes, this costs little.
         """
         if not directories.names:
             return
@@ -407,7 +406,7 @@ class LocalStore:
             self._settled.add(place)
 
     def _unsettled(self, directory: str) -> tuple[str, Sequence[str]]:
-        """The nearest directory that is surely there, and the names from there on."""
+        """The nearest directory that certainly exists, and the names below it."""
         if directory in self._settled:
             return directory, ()
         settled = directory
@@ -433,7 +432,7 @@ class LocalStore:
         yield from self._walk(directory, beginning, after)
 
     def _walk(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
-        """What lies below `directory` ('' or ending in a slash), in order, past `after`.
+        """The objects below `directory` ('' or ending in a slash), in order, after `after`.
 
         Sorting 'name/' for a directory gives the order of whole paths: `a.b`, `a/b`, `a0`.
         """

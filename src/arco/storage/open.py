@@ -16,9 +16,9 @@ from arco.storage.port import Mode, Store
 def open_store(url: str, **options: Option) -> Store:
     """Open `memory://`, `file:///path` or a plain path, `s3://`, `gs://` or `az://`.
 
-    `url` and `options` are what a store says of itself, so another process can
-    open the same one. A `memory://` store is always new and empty; a store behind a server
-    (`https://`) lets nobody in before it was given a token.
+    `url` and `options` are what a store says of itself, so another process can open the same one. A
+    `memory://` store is always new and empty; a store behind a server (`https://`) needs a token
+    before it is used.
     """
     scheme, separator, location = url.partition("://")
     if not separator:
@@ -51,8 +51,8 @@ def options_of(store: Store) -> dict[str, Option]:
 def probe(store: Store, nonce: str) -> None:
     """Raise unless a second create of one path fails, as everything here relies on.
 
-    Some servers ignore the condition and say that all is well. `nonce` must be
-    new: the probe makes, and removes, an object of that name.
+    Some servers ignore the condition without an error. `nonce` must be new: the probe makes, and
+    removes, an object of that name.
     """
     path = f"probe/{nonce}"
     store.put(path, b"first", Mode.CREATE)
