@@ -63,7 +63,7 @@ class ContractReader:
         return self.snapshot.versioned(CONTRACTS, (asset_id,))[0]
 
     def statement(self, key: str, version: str = "") -> ContractStatement:
-        """The contract that holds, or one of its versions, under the asset's present name."""
+        """The current contract, or one of its versions, under the asset's present name."""
         if not version:
             return self.contract(key).decoded()
         number = str(ContractVersion.parse(version))
@@ -77,7 +77,7 @@ class ContractReader:
         )
 
     def versions(self, key: str) -> list[ContractVersionRow]:
-        """The history of what was promised, the newest entry first."""
+        """The history of a contract, the newest entry first."""
         rows = self.snapshot.rows(CONTRACT_VERSIONS, self.asset_id(key))
         return sorted(rows, key=lambda row: -row.number)
 

@@ -1,36 +1,36 @@
-"""Collecting data: what no kept generation and no run can read goes. A dry run unless told.
+"""Garbage collection of data: deletes what no kept generation and no run can read.
 
-What a reader may still reach decides. A reader opens a generation that is kept (above the
-floor, or pinned) and reads what is current there; a rollback makes such a generation the
-head again, with its runs and its undecided quarantine. So, in this order:
+The collector keeps what a reader may still read. A reader opens a generation that is kept (above
+the floor, or pinned) and reads what is current there; a rollback makes such a generation the head
+again, with its runs and its undecided quarantine. So, in this order:
 
     1. raise the floor          nobody may open what lies below it from now on
     2. read the pins, then the head again
                                 see pins.py for why in this order
-    3. look at the witnesses    generations that together show what every kept one needs
+    3. read the witnesses       generations that together show what every kept one needs
     4. decide                   which versions expire: `expirable`, a pure function
-    5. say so                   `VersionsExpired`, which the fold refuses for what is current
-    6. delete                   files of versions that are given up, then leftovers
+    5. append                   `VersionsExpired`, which the fold refuses for current versions
+    6. delete                   files of expired versions, then leftovers
 
-Between 5 and 6 a crash leaves versions that are given up and have files; the next time
-deletes them. Their rows stay: they are the history of what was there.
+After a crash between 5 and 6, expired versions still have files; the next gc deletes them. Their
+rows stay as history.
 
-**Witnesses.** Along the log a version is made, becomes current, and stops being current,
-once; its row says when. So the head shows which versions were current since the floor:
-those that are, and those that stopped being so after the floor's time. Only a rollback or a
-rebuild takes rows back; then the generation before it shows what was. A pinned generation
-below the floor shows what is current in it.
+**Witnesses.** Along the log a version is written, becomes current, and stops being current, once;
+its row has the times. So the head shows which versions were current since the floor: those that
+are, and those that stopped being so after the floor's time. Only a rollback or a rebuild changes
+rows without events; then the generation before it shows the earlier rows. A pinned generation below
+the floor shows what is current in it.
 
-**Runs.** Whatever the plan of an active run names, and what its tasks have made, stays; and
-so does what was current while an attempt is in flight, which reads it to compare with. No
-leftovers go from a partition that an active run still works on: an attempt of it may have
-written files, and even committed them, and not reported yet.
+**Runs.** What the plan of an active run names, and what its tasks have written, is kept; and so are
+versions that were current while an attempt is in flight, which compares with them. Leftovers of a
+partition that an active run still writes are kept: an attempt may have written and committed files,
+and not reported yet.
 
-**Lists of inputs** belong to a run, and say what its versions were made from. They go with
-the last version of the run that a witness knows and that has files.
+**Lists of inputs** belong to a run, and say what its versions were made from. They are deleted with
+the last version of the run that a witness has and that has files.
 
-**Leftovers** are folders that no witness knows: of attempts that lost, failed or were
-killed. They go once all of their files are older than the age gate.
+**Leftovers** are folders that no witness has: of attempts that lost, failed or were killed. They
+are deleted once all of their files are older than the age gate.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Witnessed(msgspec.Struct, frozen=True):
     folders: frozenset[str]
     """Folders of all versions of all witnesses."""
     made_by: frozenset[tuple[str, str]]
-    """The same folders, each with the run that made it."""
+    """The same folders, each with the run that wrote it."""
     needed: frozenset[str]
     runs: RunNeeds
     since: datetime
@@ -202,7 +202,7 @@ class DataCollector:
         for done, generation in enumerate(generations, 1):
             head = self._manifests.find(generation)
             if head is None:
-                continue  # pinned by a restored or mistaken pin: nobody can open it
+                continue  # pinned by a restored or mistaken pin: it cannot be opened
             older = Snapshot(self._manifests, self._files, head)
             rows = _versions(older)
             needed_ids |= needed(rows, _current(older), since if generation >= floor else None)
@@ -351,14 +351,14 @@ def _folder(
 
 
 def _is_over(ended: datetime | None, active: bool, meta: ObjectMeta, limit: datetime) -> bool:
-    """Whether a run's object is too old. Nobody knows some runs: then its own age counts."""
+    """Whether a run's object is too old. If the run is unknown, its own age counts."""
     if active or meta.last_modified >= limit:
         return False
     return ended is None or ended < limit
 
 
 def _versions(snapshot: Snapshot) -> list[VersionInfo]:
-    """All versions of a generation. Their schemas, which are most of it, are left alone."""
+    """All versions of a generation, without their schemas."""
     table = snapshot.scan(MATERIALIZATIONS)
     columns = {name: _column(table, name) for name in VersionInfo._fields}
     columns["status"] = list(map(VersionStatus, columns["status"]))

@@ -1,5 +1,5 @@
-"""How two versions differ: their columns, and by key their rows. What to compare is decided here;
-DuckDB (`duck_diff.py`) or Spark (`arco/spark/compare.py`) does it.
+"""How two versions differ: their columns, and by key their rows. This module decides what to
+compare; DuckDB (`duck_diff.py`) or Spark (`arco/spark/compare.py`) compares it.
 
 Rows are matched by key columns, null with null. A value has changed if it is not the same, where
 null is the same as null and NaN as NaN. Columns of different numeric types are compared as
