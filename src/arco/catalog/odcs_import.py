@@ -12,9 +12,9 @@
     owner                      team.members, role owner
     consumers                  customProperties, property consumers
 
-What is exported and imported again is the same contract. Of documents that others have written,
-quality rules of the library (`rowCount`, `nullValues`, `missingValues`, `duplicateValues`) are
-taken too, where they say the same as a check; what is not taken is told.
+An exported contract that is imported again is the same. From other documents, quality rules of the
+library (`rowCount`, `nullValues`, `missingValues`, `duplicateValues`) are imported too, if they are
+equivalent to a check; the others are reported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KNOWN: Final = frozenset(
         *("customProperties", "contractCreatedTs"),
     }
 )
-"""The fields of a document. Another one is an error: it would be dropped in silence."""
+"""The fields of a document. Others are an error, so that none is dropped silently."""
 TAKEN: Final = frozenset(
     {
         *("version", "kind", "apiVersion", "id", "name", "status", "description", "schema"),
@@ -79,7 +79,7 @@ class ImportedContract(NamedTuple):
 
 
 def from_odcs(document: object, *, asset: str = "", schema: str = "") -> ImportedContract:
-    """The contract in a document. Invalid, with the place, for what is none.
+    """The contract in a document. Raises Invalid with the place of the error.
 
     `schema` chooses one of several; `asset` is what it is about, if its name is no asset's key.
     """
@@ -210,7 +210,7 @@ def _rules(chosen: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Ma
 
 
 def _check(rule: Mapping[str, Any], column: str, place: str) -> Check | None:
-    """The check that says the same; None if none does."""
+    """The equivalent check; None if there is none."""
     if rule.get("type") == "custom" and rule.get("engine") == ENGINE:
         try:
             return msgspec.convert(rule.get("implementation"), Check)
@@ -232,7 +232,7 @@ def _check(rule: Mapping[str, Any], column: str, place: str) -> Check | None:
 
 
 def _bounds(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole numbers, both included; nothing if the rule says something else."""
+    """Whole numbers, both included; None if the rule is of another form."""
     least = _first_whole(rule, (("mustBeGreaterOrEqualTo", 0), ("mustBeGreaterThan", 1)))
     most = _first_whole(rule, (("mustBeLessOrEqualTo", 0), ("mustBeLessThan", -1)))
     exactly, between = rule.get("mustBe"), rule.get("mustBeBetween")

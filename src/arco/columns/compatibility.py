@@ -1,4 +1,4 @@
-"""What differs between two schemas, and whether that breaks somebody.
+"""The differences between two schemas, and which of them break readers.
 
     change           backward   forward
     added            no         no          a column that may be null
@@ -12,14 +12,14 @@
     made_required    yes        no          old files may have nulls
     moved            no         no          columns are found by name
 
-*backward*: the new schema reads old files, and whoever reads the asset by its old columns still
-can. *forward*: the old schema reads new files. *full*: both. Fields of structs, elements of
-arrays, keys and values of maps are compared like columns, at any depth; fields inside of types
-have no ids, so a renamed field is one that was removed and one that was added.
+*backward*: the new schema reads old files, and readers of the old columns still work. *forward*:
+the old schema reads new files. *full*: both. Fields of structs, elements of arrays, keys and values
+of maps are compared like columns, at any depth; fields inside of types have no ids, so a renamed
+field is one that was removed and one that was added.
 
-A rename is *governed* when code or a command says so. It is *inferred* when the Parquet field id
-is the same, or when one column left, one came, and both have the same type and place. The place
-says nothing of a column with a governed name: `renames` has it, if only with the name that it had.
+A rename is *governed* when code or a command states it. It is *inferred* when the Parquet field id
+is the same, or when one column was removed, one was added, and both have the same type and place.
+The place does not count for a column in `renames`, even if it maps to its own name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ BREAKING: Final[Mapping[CompatibilityMode, frozenset[ChangeKind]]] = {
 
 
 def broken_modes(change: SchemaChange) -> list[str]:
-    """Whom a change breaks: `backward`, `forward`, both or nobody."""
+    """The modes that a change breaks: `backward`, `forward`, both or none."""
     modes = {"backward": BACKWARD, "forward": FORWARD}
     return [mode for mode, kinds in modes.items() if change.kind in kinds]
 
@@ -136,7 +136,7 @@ def compare(
     mode: CompatibilityMode = "backward",
     renames: Mapping[str, str] | None = None,
 ) -> Comparison:
-    """What differs in a schema that comes after another.
+    """The changes from one schema to the next.
 
     `renames` are the governed ones: new names by old ones, or the same name.
     """
@@ -146,7 +146,7 @@ def compare(
 def matched(
     old: Sequence[SchemaColumn], new: Sequence[SchemaColumn], renames: Mapping[str, str]
 ) -> Matching:
-    """Which column is which."""
+    """Match the columns of two schemas."""
     pairs: dict[str, ColumnPair] = {}
     remaining = {each.name: each for each in old}
     names = {each.name for each in new}
@@ -216,7 +216,7 @@ def _changes(matching: Matching, old: Sequence[SchemaColumn]) -> Iterator[Schema
 
 
 def _moves(names: Sequence[str], old: Sequence[SchemaColumn]) -> Iterator[SchemaChange]:
-    """Columns that are not where they were among those that both schemas have."""
+    """Columns whose place changed among those that both schemas have."""
     both = set(names)
     before = [each.name for each in old if each.name in both]
     for was, name in zip(before, names, strict=True):

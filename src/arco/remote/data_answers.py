@@ -1,7 +1,7 @@
-"""What is known from files that the API does not hand out: it reads them, masks and answers.
+"""Answers from files that the API does not return itself: it reads and masks them.
 
-Of data: first rows, files, comparisons, contracts that are checked, suggestions from samples. Of
-the log: whether the audit log is what it says.
+Of data: first rows, files, comparisons, checks of contracts, suggestions from samples. Of the log:
+the verification of the audit log.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def remote_rows(
 
 
 def arrow_table(columns: Sequence[Mapping[str, object]], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Values of JSON as Arrow has them: numbers and dates are of their types again; of what JSON
-    does not tell apart, types are inferred."""
+    """JSON values as Arrow columns: numbers and dates get their types again; other types are
+    inferred."""
     values = list(zip(*rows, strict=True)) if rows else [() for _ in columns]
     arrays = [_array(each, str(of["type"])) for each, of in zip(values, columns, strict=True)]
     return pa.Table.from_arrays(arrays, names=[str(each["name"]) for each in columns])

@@ -1,7 +1,8 @@
-"""A generation of a workspace for who does not see the whole of it: the server is asked for rows.
+"""A generation of a workspace for callers that do not see all of it: rows are requested from the
+server.
 
-Readers are the same as over files. What they look up by a key is one request for that key; what was
-asked once is kept. Rows that the caller does not see are not there.
+Readers are the same as for files. A lookup by key is one request; answers are cached. Rows that the
+caller may not see are missing.
 """
 
 from __future__ import annotations
