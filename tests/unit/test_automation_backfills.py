@@ -303,7 +303,7 @@ def test_keys_that_are_gone_are_skipped_and_new_ones_left_out() -> None:
     ran = {partition for _, partition in town.tasks.ran}
     assert ran == {f"shop=s:{key}" for key in keys[3:]}
     assert town.counts(id) == {"completed": 17, "skipped": 3}
-    assert town.backfill(id).gone == 3
+    assert town.backfill(id).removed == 3
 
 
 def test_a_chunk_of_which_all_keys_are_gone_is_skipped_with_the_reason() -> None:

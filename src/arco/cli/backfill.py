@@ -160,9 +160,9 @@ def status(
     workspace = session.open()
     reader = workspace.read.automation(session.at())
     entry = reader.backfill(backfill)
-    asked = reader.backfill_runs(entry.row.backfill_id)
-    waiting = waits_for(reader.snapshot, entry.row, asked, workspace.clock.now())
-    chunks = _interesting(asked)[:limit]
+    runs = reader.backfill_runs(entry.row.backfill_id)
+    waiting = waits_for(reader.snapshot, entry.row, runs, workspace.clock.now())
+    chunks = _interesting(runs)[:limit]
     if session.json:
         document = {"generation": reader.snapshot.generation, **_plain(entry), "waiting": waiting}
         render.document(document | {"runs": chunks})
@@ -260,8 +260,8 @@ def _progress(entry: Backfill) -> str:
 def _skipped(entry: Backfill) -> str | None:
     if not entry.skipped:
         return None
-    gone = f", {entry.gone:,} of them removed since it was created" if entry.gone else ""
-    return f"{entry.skipped:,}{gone}"
+    removed = f", {entry.removed:,} of them removed since it was created" if entry.removed else ""
+    return f"{entry.skipped:,}{removed}"
 
 
 def _what(entry: Backfill) -> str:
@@ -278,7 +278,7 @@ def _plain(entry: Backfill) -> dict[str, Any]:
         "reused_partitions": 0 if progress is None else progress.reused,
         "failed_partitions": entry.failed,
         "skipped_partitions": entry.skipped,
-        "gone_partitions": entry.gone,
+        "gone_partitions": entry.removed,
         "cancelled_partitions": entry.cancelled,
         "pending_partitions": entry.pending,
         "active_runs": entry.active_runs,

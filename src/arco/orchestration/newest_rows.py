@@ -1,4 +1,4 @@
-"""Rows of runs and of requests for runs, cut to a part of a list that has the newest first."""
+"""Pages of runs and of requests for runs, the newest first."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from arco.state.table import Row, Table
 
 R = TypeVar("R", bound=Row)
 Choose = Callable[[pa.Table], Sequence[int]]
-"""The places of those of these rows that may be wanted."""
+"""Returns the places of rows that may match."""
 FIRST_CHUNK: Final = 64
 FIRST_CHUNKS: Final = 8
 """So many chunks are read once for all lists."""
 CHUNK: Final = 500
-"""So many rows are read at a time, because it is not known how many are needed."""
+"""Rows are read in chunks of this size, because it is unknown how many are needed."""
 
 
 def in_states(rows: pa.Table, states: Collection[str]) -> pa.Table:
@@ -48,8 +48,9 @@ class SortedRows(Generic[R]):
         since: datetime | None,
         choose: Choose | None = None,
     ) -> Iterator[R]:
-        """Those after one with this time and id, and not from before `since`. `choose` says of
-        many rows at once which of them to look at."""
+        """The rows after one with this time and id, and not from before `since`.
+
+        `choose` filters many rows at once."""
         start, end = 0, len(self._ages)
         if after is not None:
             age, last_id = -_microseconds(after[0]), after[1]

@@ -117,14 +117,14 @@ class RunDetailsParameters(RunParameters, frozen=True, kw_only=True):
 def get_run(view: View, visible: Visible, parameters: RunDetailsParameters) -> RunDetails:
     """Show a run: its state, its counts, and what it waits for."""
     row = require_run(view, visible, parameters.run_id)
-    whole = sees_whole_run(view, visible, row)
-    tasks = () if whole else OrchestrationReader(view.snapshot).tasks(row.run_id)
+    sees_all = sees_whole_run(view, visible, row)
+    tasks = () if sees_all else OrchestrationReader(view.snapshot).tasks(row.run_id)
     before = runs_before(view.snapshot, row)
     return RunDetails(
         run=_body(view, visible, row),
         caused_by=[each.run_id for each in before if sees_run(view, visible, each)],
         hidden_tasks=sum(not visible.sees_asset(task.asset_key) for task in tasks),
-        waiting=_waiting(view, row) if whole and parameters.waiting else [],
+        waiting=_waiting(view, row) if sees_all and parameters.waiting else [],
     )
 
 
