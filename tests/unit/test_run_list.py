@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from arco.log.commit import Committed
 from arco.orchestration import run_index
 from arco.orchestration import runs as fold_of_runs
+from arco.orchestration.events import RunCancelRequested
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.tables import RUN_NAMESPACES, RUNS, TASKS, RunRow
 from arco.state.snapshot import Generation
@@ -204,5 +205,5 @@ def test_a_run_that_is_cancelled_while_it_is_planned_names_none() -> None:
     folding = Folding()
     first, second = plan(chain_of(4), RUN, chunks=2)
     folding.add(triggered(4), first)
-    folding.add(fold_of_runs.RunCancelRequested(run_id=RUN, reason="no"), second)
+    folding.add(RunCancelRequested(run_id=RUN, reason="no"), second)
     assert folding.run().namespaces is None

@@ -186,22 +186,26 @@ class HealthReader:
         broken = [] if breach is None else [breach.reason]
         broken += [each.reason or "newer data is due" for each in stale[:1]]
         broken += _hold_texts([hold for hold in holds if not self._is_superseded(hold)])
-        odd = []
+        warnings = []
         if state is not None and state.last_outcome in ("failed", "held"):
             code = f" ({state.last_failure_code})" if state.last_failure_code else ""
-            odd.append(f"its last attempt {_ended(state)}{code}")
+            warnings.append(f"its last attempt {_ended(state)}{code}")
         if failing:
-            odd.append(f"{_count(failing, 'partition')} without a good output of the last attempt")
+            warnings.append(
+                f"{_count(failing, 'partition')} without a good output of the last attempt"
+            )
         if quality.pass_rate is not None and quality.pass_rate < GOOD_PASS_RATE:
-            odd.append(f"{quality.pass_rate:.1%} of recent checks passed")
+            warnings.append(f"{quality.pass_rate:.1%} of recent checks passed")
         has_version = state is not None and bool(state.last_materialization_id)
         rest = HealthStatus.HEALTHY if has_version else HealthStatus.UNKNOWN
-        status = HealthStatus.UNHEALTHY if broken else HealthStatus.WARNING if odd else rest
-        nothing = [] if has_version or broken or odd else ["nothing was made of it yet"]
+        status = HealthStatus.UNHEALTHY if broken else HealthStatus.WARNING if warnings else rest
+        without_version = (
+            [] if has_version or broken or warnings else ["nothing was made of it yet"]
+        )
         return AssetHealth(
             asset=asset,
             status=status,
-            reasons=(*broken, *odd, *nothing),
+            reasons=(*broken, *warnings, *without_version),
             freshness=freshness,
             quality=quality,
             last_run=_last_run(state),

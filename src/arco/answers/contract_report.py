@@ -114,16 +114,16 @@ class ContractJudge:
         promised = PromisedColumns(promised_columns(contract.columns), excused)
         dimensions = dict(PartitionKey.parse(version.partition_key).dimensions)
         columns = with_dimensions(actual_columns(infos), dimensions)
-        every = broken(msgspec.structs.replace(promised, excused=()), columns)
+        all_breaks = broken(msgspec.structs.replace(promised, excused=()), columns)
         if contract.columns:
-            breaks = [str(each) for each in every if each.column not in excused]
+            breaks = [str(each) for each in all_breaks if each.column not in excused]
             yield PromiseResult(
                 promise="columns",
                 status="broken" if breaks else "kept",
                 message="; ".join(breaks),
                 method="catalog",
             )
-        checks = evaluable(contract_checks(contract, excused), every)
+        checks = evaluable(contract_checks(contract, excused), all_breaks)
         ref = InputRef(
             asset=contract.name,
             materializations=(

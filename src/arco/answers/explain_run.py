@@ -224,15 +224,15 @@ def _slow(tasks: Sequence[TaskRow]) -> Iterator[Cause]:
         if task.wall_ms:
             by_asset.setdefault(task.asset_key, []).append(task)
     for asset, alike in sorted(by_asset.items()):
-        usual = median(task.wall_ms for task in alike)
+        median_ms = median(task.wall_ms for task in alike)
         slowest = max(alike, key=lambda task: task.wall_ms)
-        if len(alike) < 3 or slowest.wall_ms < max(SLOW * usual, LEAST_SLOW_MS):
+        if len(alike) < 3 or slowest.wall_ms < max(SLOW * median_ms, LEAST_SLOW_MS):
             continue
         yield Cause(
             kind="skew",
             asset=asset,
             partition=slowest.partition_key,
             text=f"{_named(slowest)} took {slowest.wall_ms / 1000:.1f} s, "
-            f"others of the asset {usual / 1000:.1f} s",
-            facts={"wall_ms": slowest.wall_ms, "usual_wall_ms": int(usual)},
+            f"others of the asset {median_ms / 1000:.1f} s",
+            facts={"wall_ms": slowest.wall_ms, "usual_wall_ms": int(median_ms)},
         )

@@ -159,16 +159,16 @@ def first_rows(
     return FirstRows(pa.concat_tables(parts, promote_options="permissive"), masked, fetched, more)
 
 
-def _chosen(there: Sequence[str], columns: Sequence[str]) -> list[str]:
+def _chosen(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     if not columns:
-        return list(there)
-    by_name = {name.lower(): name for name in there}
+        return list(names)
+    by_name = {name.lower(): name for name in names}
     chosen = []
     for text in columns:
         # A name may have a comma in it.
         for name in [text] if text.lower() in by_name else text.split(","):
             if name.strip().lower() not in by_name:
-                hint = did_you_mean(name, there) or f"its columns: {', '.join(there)}"
+                hint = did_you_mean(name, names) or f"its columns: {', '.join(names)}"
                 raise Invalid(f"there is no column {name.strip()!r}", hint=hint)
             chosen.append(by_name[name.strip().lower()])
     return list(dict.fromkeys(chosen))

@@ -79,9 +79,9 @@ async def answer_object(server: ApiServer, request: Request[Any, Any, Any]) -> A
                 return Answer(200, data, OBJECT)
             data = part_of(path, data, *bounds)
         elif bounds is None:
-            return Answer(200, served.objects.get(path, whole=view.sees_security), OBJECT)
+            return Answer(200, served.objects.get(path, see_all=view.sees_security), OBJECT)
         else:
-            data = served.objects.part(path, *bounds, whole=view.sees_security)
+            data = served.objects.part(path, *bounds, see_all=view.sees_security)
         start, length = bounds
         sent = {"Content-Range": f"bytes {start}-{start + length - 1}/*"}
         return Answer(206, data, OBJECT, sent)

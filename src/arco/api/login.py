@@ -114,14 +114,14 @@ class LoginRoutes:
         exchange = exchange_of(request.scope)
         exchange.route = "/auth/callback"
         login = self._require()
-        given = _query(request)
-        attempt = self._attempt(request, login, given.get("state", ""))
-        if "error" in given or not given.get("code"):
+        query = _query(request)
+        attempt = self._attempt(request, login, query.get("state", ""))
+        if "error" in query or not query.get("code"):
             raise unauthenticated("the issuer refused the login")
         self._server.check_address(exchange.address)
         try:
             identity = await self._server.in_thread(
-                lambda: login.oidc.finish(attempt, given["code"], given.get("iss"))
+                lambda: login.oidc.finish(attempt, query["code"], query.get("iss"))
             )
         except Unauthenticated:
             self._server.failed_login(exchange.address)
@@ -169,15 +169,15 @@ class LoginRoutes:
         """Never a 401: a page asks this first."""
         exchange_of(request.scope).route = "/auth/session"
         at = "/auth/login" if self._login is not None else None
-        nobody = SessionBody(caller=None, login=at)
+        anonymous = SessionBody(caller=None, login=at)
         try:
             caller = await self._server.authenticate(request, is_read=True)
         except Unauthenticated:
-            return Answer(200, msgspec.json.encode(nobody))
+            return Answer(200, msgspec.json.encode(anonymous))
         except ApiError as error:
             if error.api_kind != "unauthenticated":
                 raise
-            return Answer(200, msgspec.json.encode(nobody))
+            return Answer(200, msgspec.json.encode(anonymous))
         document = SessionBody(
             caller=SessionCaller(
                 kind=caller.kind,
@@ -257,15 +257,15 @@ class LoginRoutes:
         self._server.check_address(exchange.address)
         raw = await self._server.body(request)
         try:
-            given = msgspec.json.decode(raw, type=TokenRequest)
+            request_body = msgspec.json.decode(raw, type=TokenRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if isinstance(error, UnicodeDecodeError):
                 raise invalid_field("body", "is not JSON in UTF-8") from None
             raise invalid_body(error, "body") from None
-        code = login.sessions.sealer.unseal("code", given.code, CliCode)
+        code = login.sessions.sealer.unseal("code", request_body.code, CliCode)
         now = self._server.clock.now().timestamp()
         is_right = code is not None and hmac.compare_digest(
-            challenge_of(given.verifier).encode(), code.challenge.encode()
+            challenge_of(request_body.verifier).encode(), code.challenge.encode()
         )
         if code is None or not is_right or not 0 <= now - code.made_at <= CODE_S:
             self._server.failed_login(exchange.address)
@@ -338,17 +338,17 @@ def _use(store: Store, session_id: str) -> None:
 
 def _permissions(caller: Caller) -> SessionWorkspace:
     """What a caller may do in a workspace: everywhere in it, and in namespaces."""
-    everywhere = caller.permissions()
+    in_workspace = caller.permissions()
     visible = caller.visible(caller.tenant, caller.workspace)
     namespaces = {
         name: sorted(more)
         for name in sorted(visible.namespaces or ())
-        if (more := caller.permissions(name) - everywhere)
+        if (more := caller.permissions(name) - in_workspace)
     }
     return SessionWorkspace(
         tenant=caller.tenant,
         workspace=caller.workspace,
-        permissions=sorted(everywhere),
+        permissions=sorted(in_workspace),
         namespaces=namespaces,
     )
 

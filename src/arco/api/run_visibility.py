@@ -68,11 +68,11 @@ def seen_places(view: View, visible: Visible, rows: pa.Table) -> list[int]:
 
 def _read_many(view: View, run_ids: list[str]) -> dict[str, frozenset[str]]:
     namespaces: dict[str, set[str]] = {run_id: set() for run_id in run_ids}
-    asked = pa.array(run_ids, pa.string())
+    ids = pa.array(run_ids, pa.string())
     between = min(run_ids), max(run_ids)
     for rows, _ in newest_first(view.snapshot, TASKS, between=between):
         chosen = rows.select(["run_id", "asset_key"])
-        chosen = chosen.filter(pc.is_in(chosen.column("run_id"), asked))
+        chosen = chosen.filter(pc.is_in(chosen.column("run_id"), ids))
         pairs = zip(*(column.to_pylist() for column in chosen.columns), strict=True)
         for run_id, key in pairs:
             namespaces[run_id].add(key.partition(".")[0])

@@ -44,7 +44,7 @@ KEYS_WAIT_S = 1.0
 """So long requests for other workspaces wait for the keys of one whose store hangs."""
 
 
-class _HeadLook(NamedTuple):
+class _HeadRead(NamedTuple):
     """One look at the newest generation."""
 
     commits: int
@@ -74,7 +74,7 @@ class ServedWorkspace:
         self._commits = 0
         """How often something was committed here."""
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="head")
-        self._looking: _HeadLook | None = None
+        self._looking: _HeadRead | None = None
         self.security_log = SecurityLog(workspace)
         self._numbered = functools.lru_cache(maxsize=KEPT_GENERATIONS)(self._open)
 
@@ -113,7 +113,7 @@ class ServedWorkspace:
         if age > self._settings.head_age_s:
             return None
         if age > self._settings.head_age_s / 2:
-            self._look()
+            self._head_read()
         return self._newest
 
     def newest(self, wait_s: float | None = None) -> Snapshot:
@@ -125,15 +125,15 @@ class ServedWorkspace:
             recent = self.known()
             if recent is not None:
                 return recent
-            look = self._look()
-            patience_s = wait_s - (time.monotonic() - look.began)
+            read = self._head_read()
+            patience_s = wait_s - (time.monotonic() - read.began)
             try:
-                snapshot = look.future.result(max(0.0, patience_s))
+                snapshot = read.future.result(max(0.0, patience_s))
             except TimeoutError:
                 raise Unavailable(
                     "the store does not respond", hint="try again in a moment"
                 ) from None
-            if look.commits >= commits:  # else it began before what was committed here
+            if read.commits >= commits:  # else it began before what was committed here
                 return snapshot
 
     def newest_or_recent(self) -> Snapshot:
@@ -153,13 +153,13 @@ class ServedWorkspace:
         assert self._directory is not None
         return self._directory
 
-    def key_look(self) -> tuple[Future[Snapshot], float] | None:
+    def key_read(self) -> tuple[Future[Snapshot], float] | None:
         """The look that `newest_or_recent` would wait for, and how long; None if it would not."""
         if self.known() is not None:
             return None
-        look = self._look()
-        patience_s = self._keys_wait_s(self._recent()) - (time.monotonic() - look.began)
-        return look.future, max(0.0, patience_s)
+        read = self._head_read()
+        patience_s = self._keys_wait_s(self._recent()) - (time.monotonic() - read.began)
+        return read.future, max(0.0, patience_s)
 
     def _recent(self) -> Snapshot | None:
         age_s = self.workspace.clock.monotonic() - self._seen_at
@@ -169,13 +169,13 @@ class ServedWorkspace:
         look_wait_s = self._settings.look_wait_s
         return look_wait_s if recent is None else min(KEYS_WAIT_S, look_wait_s)
 
-    def _look(self) -> _HeadLook:
+    def _head_read(self) -> _HeadRead:
         """The look that is under way, or a new one."""
         with self._lock:
             if self._looking is None or self._looking.future.done():
                 commits = self._commits
                 future = self._looker.submit(self._refresh, commits)
-                self._looking = _HeadLook(commits, time.monotonic(), future)
+                self._looking = _HeadRead(commits, time.monotonic(), future)
             return self._looking
 
     def _refresh(self, commits: int) -> Snapshot:
@@ -209,12 +209,12 @@ class ServedWorkspace:
         return self.workspace.read.snapshot(Generation(number))
 
     def _moment(self, at: AtParameters) -> At | None:
-        given = [
+        moments = [
             name for name in ("generation", "as_of", "as_of_run") if getattr(at, name) is not None
         ]
-        if len(given) > 1:
+        if len(moments) > 1:
             raise ApiError(
-                "invalid", f"{' and '.join(given)} are mutually exclusive", code="two_moments"
+                "invalid", f"{' and '.join(moments)} are mutually exclusive", code="two_moments"
             )
         if at.generation is not None:
             return Generation(at.generation)

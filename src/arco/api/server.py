@@ -170,21 +170,21 @@ class ApiServer:
             entry = self._callers.get(credentials, snapshots)
             if entry is not None:
                 return entry.caller
-        await self._key_looks()
+        await self._wait_for_key_reads()
         verified_at, caller = await self._key_room.run(lambda: self._looked_up(token))
         if caller is not None and credentials is not None and verified_at is not None:
             self._callers.put(credentials, caller, verified_at)
         return caller
 
-    async def _key_looks(self) -> None:
+    async def _wait_for_key_reads(self) -> None:
         """Wait for looks at keys and roles, as long as authentication waits for them, without a
         thread: those for authentication are few, and a store that hangs must not take them."""
-        looks = [look for each in self.key_workspaces if (look := each.key_look()) is not None]
-        futures = [asyncio.wrap_future(future) for future, wait_s in looks if wait_s]
+        reads = [read for each in self.key_workspaces if (read := each.key_read()) is not None]
+        futures = [asyncio.wrap_future(future) for future, wait_s in reads if wait_s]
         for future in futures:  # what has failed is raised by who asks for the snapshot
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
         if futures:
-            await asyncio.wait(futures, timeout=max(wait_s for _, wait_s in looks))
+            await asyncio.wait(futures, timeout=max(wait_s for _, wait_s in reads))
 
     def _looked_up(self, token: str) -> tuple[Snapshots | None, Caller | None]:
         """With snapshots that are not newer than what the caller was verified against; None if
@@ -222,8 +222,7 @@ class ApiServer:
         tenant, name = path.pop("tenant"), path.pop("workspace")
         served = self.admit(caller, exchange, tenant, name)
         caller = caller.at(tenant, name)
-        visible = may(caller, route.permission)
-        exchange.visible = visible
+        visible = exchange.visible = may(caller, route.permission)
         parameters = parse(route.parameters, path, scope["query_string"])
         assert isinstance(parameters, AtParameters)
         if route.is_live:
@@ -233,25 +232,25 @@ class ApiServer:
             return Answer(200, answer.body, headers={"Arco-Generation": str(answer.generation)})
         target = (scope["raw_path"], scope["query_string"])
         key = self._key(served, target, parameters, visible)
-        kept = None if key is None else self.kept.rendered(key)
-        if kept is None:
-            kept = await self.in_thread(
+        rendered = None if key is None else self.kept.rendered(key)
+        if rendered is None:
+            rendered = await self.in_thread(
                 lambda: render(route, served, parameters, visible, caller), served
             )
             if parameters.as_of is None and parameters.as_of_run is None:
-                key = RenderedKey(target, kept.generation, visible.namespaces)
+                key = RenderedKey(target, rendered.generation, visible.namespaces)
                 pinned = parameters.generation is not None or page_token_of(parameters)
-                place = Place(route, served, kept.generation if pinned else None)
-                self.kept.keep(place, key, kept)
+                place = Place(route, served, rendered.generation if pinned else None)
+                self.kept.keep(place, key, rendered)
         headers = {
-            "Arco-Generation": str(kept.generation),
-            "ETag": kept.etag,
+            "Arco-Generation": str(rendered.generation),
+            "ETag": rendered.etag,
             "Cache-Control": "private, no-cache",
         }
         matches = RequestHeaders(scope).get("if-none-match")
-        if matches is not None and is_unchanged(kept.etag, matches):
+        if matches is not None and is_unchanged(rendered.etag, matches):
             return Answer(304, b"", headers=headers)
-        return Answer(200, kept.body, headers=headers)
+        return Answer(200, rendered.body, headers=headers)
 
     def _key(
         self, served: ServedWorkspace, target: Target, at: AtParameters, visible: Visible
@@ -279,8 +278,7 @@ class ApiServer:
         tenant, name = path.pop("tenant"), path.pop("workspace")
         served = self.admit(caller, exchange, tenant, name)
         caller = caller.at(tenant, name)
-        visible = caller.visible(tenant, name)
-        exchange.visible = visible
+        visible = exchange.visible = caller.visible(tenant, name)
         may(caller, route.permission)
         parameters = parse(route.parameters, path, scope["query_string"])
         limit = self.settings.deploy_bytes if route.max_body == "deployment" else None
@@ -303,21 +301,21 @@ class ApiServer:
                 if_match=if_match,
             )
             try:
-                done: WriteAnswer[Any] = route.call(writing, parameters, body)
+                outcome: WriteAnswer[Any] = route.call(writing, parameters, body)
             finally:
                 served.look_again()
-            document = {"generation": done.generation, **plain(done.body)}
+            document = {"generation": outcome.generation, **plain(outcome.body)}
             if visible.all:
-                return done, document
-            return done, without_hidden_names(served.view(AtParameters()), visible, document)
+                return outcome, document
+            return outcome, without_hidden_names(served.view(AtParameters()), visible, document)
 
-        done, document = await self.in_thread(call, served)
-        answered = {"Arco-Generation": str(done.generation)}
-        if done.location:
+        outcome, document = await self.in_thread(call, served)
+        answered = {"Arco-Generation": str(outcome.generation)}
+        if outcome.location:
             base = f"/api/v1/workspaces/{tenant}/{name}"
-            answered["Location"] = quote(f"{base}{done.location}", safe="/?=&%:@~")
-        if done.version is not None:
-            answered["ETag"] = etag_of(done.generation, done.version, visible)
+            answered["Location"] = quote(f"{base}{outcome.location}", safe="/?=&%:@~")
+        if outcome.version is not None:
+            answered["ETag"] = etag_of(outcome.generation, outcome.version, visible)
         return Answer(route.status, msgspec.json.encode(document), headers=answered)
 
     async def body(self, request: Request[Any, Any, Any], limit: int | None = None) -> bytes:

@@ -66,16 +66,16 @@ class TableRule(msgspec.Struct, frozen=True):
         """Only who sees the whole workspace sees rows."""
         return not self.tests and not self.is_open
 
-    def visible_rows(self, rows: pa.Table, seen: RowVisibility) -> pa.Table:
+    def visible_rows(self, rows: pa.Table, visibility: RowVisibility) -> pa.Table:
         """The rows that the caller sees. Tombstones are not among them: they say whose they are
         not any more."""
         rows = rows.filter(pc.invert(rows.column("_deleted")))
-        if seen.everything or self.is_open:
+        if visibility.everything or self.is_open:
             return rows
         if self.is_hidden:
             return rows.slice(0, 0)
         for column, test in self.tests.items():
-            rows = rows.filter(_mask(rows.column(column), functools.partial(test.sees, seen)))
+            rows = rows.filter(_mask(rows.column(column), functools.partial(test.sees, visibility)))
         return rows
 
     def condition(self, namespaces: str, ids: str) -> str | None:

@@ -33,8 +33,8 @@ class DerivedState:
     What is made is shared by requests, and must not be changed.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, limit: int = KEPT) -> None:
+        self._limit = limit
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -46,7 +46,7 @@ class DerivedState:
         value = make()  # two requests may both make it; what they make is the same
         with self._lock:
             self._values[key] = value
-            while len(self._values) > self._kept:
+            while len(self._values) > self._limit:
                 self._values.popitem(last=False)
         return value
 
@@ -64,7 +64,7 @@ class DerivedState:
             values |= added
             with self._lock:
                 self._values |= added
-                while len(self._values) > self._kept:
+                while len(self._values) > self._limit:
                     self._values.popitem(last=False)
         return values
 

@@ -72,7 +72,7 @@ class SignedEvent(NamedTuple):
         return any(matches)
 
 
-class _KeptKey(NamedTuple):
+class _CachedKey(NamedTuple):
     until: float
     key: bytes | None
     """None: it could not be resolved."""
@@ -88,7 +88,7 @@ class WebhookSecrets:
         self._allowed = allowed
         self._clock = clock
         self._registry = registry or SecretRegistry()
-        self._kept: dict[str, _KeptKey] = {}
+        self._cache: dict[str, _CachedKey] = {}
 
     def key(self, ref: SecretRef) -> bytes | None:
         """None, and a line in the server's log, if it cannot be resolved.
@@ -99,18 +99,18 @@ class WebhookSecrets:
         if not any(is_allowed(name, pattern) for pattern in self._allowed):
             log.warning("the secret %s of a webhook is not allowed by --webhook-secret", name)
             return None
-        kept = self._kept.get(name)
-        if kept is not None and self._clock.monotonic() < kept.until:
-            return kept.key
+        cached = self._cache.get(name)
+        if cached is not None and self._clock.monotonic() < cached.until:
+            return cached.key
         try:
             key: bytes | None = signing_key(self._registry.resolve({"secret": ref})["secret"])
-            kept_s = KEPT_S
+            valid_s = KEPT_S
         except TaskFailed as error:
             log.warning("the secret %s of a webhook: %s", name, error.info.code)
             is_down = error.info.category == "transient"
-            key = kept.key if kept is not None and is_down else None
-            kept_s = FAILED_S
-        self._kept[name] = _KeptKey(self._clock.monotonic() + kept_s, key)
+            key = cached.key if cached is not None and is_down else None
+            valid_s = FAILED_S
+        self._cache[name] = _CachedKey(self._clock.monotonic() + valid_s, key)
         return key
 
 

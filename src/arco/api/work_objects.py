@@ -200,13 +200,13 @@ class Objects:
     async def list_objects(self, request: Request[Any, Any, Any]) -> RawResponse:
         """List the objects of a folder, in pages."""
         access = await self.access(request, "list_objects", "/work/objects")
-        given = parse(ObjectParameters, {}, request.scope["query_string"])
-        if not access.rules.may_list(given.prefix):
-            raise access.refuse("list", given.prefix)
+        parameters = parse(ObjectParameters, {}, request.scope["query_string"])
+        if not access.rules.may_list(parameters.prefix):
+            raise access.refuse("list", parameters.prefix)
 
         def listed() -> list[ObjectMeta]:
-            after = given.start_after or None
-            return list(islice(access.store.list(given.prefix, after), PAGE + 1))
+            after = parameters.start_after or None
+            return list(islice(access.store.list(parameters.prefix, after), PAGE + 1))
 
         metas = await self._server.in_thread(listed, access.served)
         items = [ListedObject(*meta) for meta in metas[:PAGE]]

@@ -97,7 +97,7 @@ class _Session:
             self.capacity = capacity = Capacity(
                 request.slots, self.clock, memory_mib=request.memory_mib
             )
-        capacity.taken = Reserved(
+        capacity.reserved = Reserved(
             max(0, request.slots - request.free_slots),
             max(0, request.memory_mib - request.free_memory_mib),
         )

@@ -78,14 +78,14 @@ class Upkeep:
         return report
 
     def collect_data(
-        self, kept: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self, keep: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
     ) -> DataGcReport:
         """Give up versions, and delete the files that nobody can read any more."""
         if not dry_run:
             self._writer.drain()  # so that no run waits in the inbox that nobody sees
         runs = runs_of(self._library)
         collector = DataCollector(self._core, self.pins, runs, self._execution.expire)
-        report = collector.collect(kept, dry_run=dry_run, progress=progress)
+        report = collector.collect(keep, dry_run=dry_run, progress=progress)
         self._sweep(dry_run=dry_run)
         return report
 

@@ -43,8 +43,8 @@ AHEAD = timedelta(minutes=5)
 """So far the clock of an orchestrator may be ahead of the store's."""
 
 
-def request_of(asked: AutomationRequest) -> PlanRequest:
-    return PlanRequest(selection=asked.assets, partitions=asked.partitions)
+def request_of(request: AutomationRequest) -> PlanRequest:
+    return PlanRequest(selection=request.assets, partitions=request.partitions)
 
 
 def _declare(rows: Rows, fact: Fact, e: AutomationDeclared) -> Iterator[Change]:
@@ -164,10 +164,10 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
         if row is not None:
             ticked = max(row.ticked_at, e.until)
             changed[key] = replace(row, ticked_at=ticked, ticked_position=e.ticked_position)
-    for number, asked in enumerate(e.requests):
+    for number, request in enumerate(e.requests):
         active: list[str] = []
         request_key = f"{MATERIALIZATION}:{e.step}.{number}"
-        for key in asked.assets:
+        for key in request.assets:
             row = changed.get(key) or rows.get(AUTOMATIONS, SCOPE, key)
             if row is not None and row.is_active:
                 active.append(key)
@@ -175,21 +175,23 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
                     row,
                     requested_at=fact.received_at,
                     request_key=request_key,
-                    cause=asked.cause,
+                    cause=request.cause,
                 )
         if active:
-            yield Emit(_asked(request_key, replace(asked, assets=tuple(active)), e))
+            yield Emit(_run_asked(request_key, replace(request, assets=tuple(active)), e))
     for row in changed.values():
         yield Put(AUTOMATIONS, row)
 
 
-def _asked(request_key: str, asked: AutomationRequest, e: AutomationAdvanced) -> RunAsked:
-    request = request_of(asked)
+def _run_asked(
+    request_key: str, automation_request: AutomationRequest, e: AutomationAdvanced
+) -> RunAsked:
+    request = request_of(automation_request)
     return RunAsked(
         request_key=request_key,
         fingerprint=request_fingerprint(request),
         kind=MATERIALIZATION,
-        reference=asked.cause,
+        reference=automation_request.cause,
         until=e.until,
         **packed_request(request),
     )

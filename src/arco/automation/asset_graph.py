@@ -151,11 +151,13 @@ class Periods:
         return self._resolvers[key]
 
     def pinned_partitions(
-        self, node: AutomatedPartition, each: Input, there: Iterable[str]
+        self, node: AutomatedPartition, input: Input, partitions: Iterable[str]
     ) -> list[str]:
         """The partitions that an input which names versions reads, if it has those."""
-        own, space = self.space(node.asset), self.space(each.asset)
-        resolver = Resolver(node.asset, each, own, space, lambda: self._points(each.asset, there))
+        own, space = self.space(node.asset), self.space(input.asset)
+        resolver = Resolver(
+            node.asset, input, own, space, lambda: self._points(input.asset, partitions)
+        )
         return [space.text(point) for point in resolver.resolve(resolver.relevant(node.point))]
 
     def _points(self, key: str, texts: Iterable[str]) -> list[Point]:

@@ -81,10 +81,10 @@ class HeldPartitions:
                 assert space is not None
                 current[HeldPartition(asset, space.text(node.point))] = at
         new = sorted(current.keys() - self._stored.keys(), key=lambda each: current[each])
-        gone = sorted(self._stored.keys() - current.keys())
+        removed = sorted(self._stored.keys() - current.keys())
         left = new[STORED_AT_ONCE:]
         return HoldChange(
             tuple(new[:STORED_AT_ONCE]),
-            tuple(gone[:STORED_AT_ONCE]),
+            tuple(removed[:STORED_AT_ONCE]),
             min([position, *(current[each] for each in left[:1])]),
         )

@@ -265,9 +265,9 @@ class AssetWatch:
         holds = self.held.change(periods, self._position)
         position = max(cursor.position, holds.position)
         spaces = {node.asset: periods.space(node.asset) for node in causes}
-        asked = coalesced(causes, spaces)
+        new_requests = coalesced(causes, spaces)
         ticked = self._ticked if is_complete else {}
-        if not (asked or ticked or position - cursor.position > CHECKPOINT):
+        if not (new_requests or ticked or position - cursor.position > CHECKPOINT):
             return []
         last = AutomationAdvanced(
             proposal=proposal_id,
@@ -280,7 +280,7 @@ class AssetWatch:
             held=holds.held if is_complete else (),
             released=holds.released if is_complete else (),
         )
-        events = in_events(last, asked)
+        events = in_events(last, new_requests)
         if is_complete:
             self._ticked = {}
         self._proposal = AssetProposal(events, list(causes), monotonic_s)

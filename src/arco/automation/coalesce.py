@@ -59,12 +59,12 @@ def in_events(
     groups: list[list[AutomationRequest]] = [[]]
     size = 0
     for request in requests:
-        more = len(msgspec.json.encode(request))
-        if groups[-1] and size + more > EVENT_BYTES:
+        request_bytes = len(msgspec.json.encode(request))
+        if groups[-1] and size + request_bytes > EVENT_BYTES:
             groups.append([])
             size = 0
         groups[-1].append(request)
-        size += more
+        size += request_bytes
     events = [
         AutomationAdvanced(
             proposal=last.proposal,

@@ -205,42 +205,42 @@ class Conditions:
         fingerprint = input_fingerprint(asset, partition, task_config(asset, {}), parts)
         return inputs._replace(fingerprint=fingerprint)
 
-    def _read(self, node: AutomatedPartition, each: Input, inputs: _Inputs) -> list[str]:
+    def _read(self, node: AutomatedPartition, input: Input, inputs: _Inputs) -> list[str]:
         """Add what an input of a partition is. The ids of its versions."""
-        if each.is_pinned:
-            return self._read_pinned(node, each, inputs)
-        space, current = self._periods.space(each.asset), self._current(each.asset)
-        texts = [space.text(point) for point in self._points(node, each)]
-        is_alike = self._periods.is_alike(Read(node.asset, each))
-        inputs.places.extend((each.asset, text, is_alike) for text in texts)
-        if not each.parameter:
+        if input.is_pinned:
+            return self._read_pinned(node, input, inputs)
+        space, current = self._periods.space(input.asset), self._current(input.asset)
+        texts = [space.text(point) for point in self._points(node, input)]
+        is_alike = self._periods.is_alike(Read(node.asset, input))
+        inputs.places.extend((input.asset, text, is_alike) for text in texts)
+        if not input.parameter:
             return []
         versions = [
-            _ReadVersion(entry[0], entry[1], each.asset, is_alike)
+            _ReadVersion(entry[0], entry[1], input.asset, is_alike)
             for text in texts
             if (entry := current.get(text)) is not None
         ]
         inputs.versions.extend(versions)
-        if not versions and each.asset != node.asset:
-            name = place(each.asset, texts[-1] if texts else "")
+        if not versions and input.asset != node.asset:
+            name = place(input.asset, texts[-1] if texts else "")
             text = f"it reads {name}, which has no data yet"
             inputs.missing.append(_Blocker(text, is_alike))
         return [version.row.materialization_id for version in versions]
 
-    def _read_pinned(self, node: AutomatedPartition, each: Input, inputs: _Inputs) -> list[str]:
+    def _read_pinned(self, node: AutomatedPartition, input: Input, inputs: _Inputs) -> list[str]:
         """Versions that the input names: they are never new, and nothing is waited for."""
-        versions = self._lookups.pinned(self._graph.ids[each.asset], each)
-        texts = self._periods.pinned_partitions(node, each, versions)
+        versions = self._lookups.pinned(self._graph.ids[input.asset], input)
+        texts = self._periods.pinned_partitions(node, input, versions)
         ids = [versions[text].materialization_id for text in texts if text in versions]
         if not ids:
-            text = f"it reads a version of {each.asset} that is not there, or is held or expired"
+            text = f"it reads a version of {input.asset} that is not there, or is held or expired"
             inputs.missing.append(_Blocker(text))
         return ids
 
-    def _points(self, node: AutomatedPartition, each: Input) -> list[Point]:
-        resolver = self._periods.resolver(Read(node.asset, each))
+    def _points(self, node: AutomatedPartition, input: Input) -> list[Point]:
+        resolver = self._periods.resolver(Read(node.asset, input))
         points = resolver.resolve(resolver.relevant(node.point))
-        return [point for point in points if self._periods.space(each.asset).has(point)]
+        return [point for point in points if self._periods.space(input.asset).has(point)]
 
     # -- why it would run ----------------------------------------------------------------
 

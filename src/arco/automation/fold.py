@@ -61,18 +61,18 @@ def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
         timing_number=1,
     )
     if old is not None:
-        goes_on = old.timing == row.timing and old.state != ScheduleState.REMOVED
+        continues = old.timing == row.timing and old.state != ScheduleState.REMOVED
         row = replace(
             row,
             state=ScheduleState.ACTIVE if old.paused_at is None else ScheduleState.PAUSED,
-            since=old.since if goes_on else now,
-            last_tick=old.last_tick if goes_on else "",
-            last_scheduled_at=old.last_scheduled_at if goes_on else None,
+            since=old.since if continues else now,
+            last_tick=old.last_tick if continues else "",
+            last_scheduled_at=old.last_scheduled_at if continues else None,
             timing_number=old.timing_number + (old.timing != row.timing),
             paused_at=old.paused_at,
             paused_by=old.paused_by,
             pause_reason=old.pause_reason,
-            catchup_once=old.catchup_once if goes_on else None,
+            catchup_once=old.catchup_once if continues else None,
         )
     yield Put(SCHEDULES, row)
 

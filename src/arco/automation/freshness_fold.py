@@ -61,7 +61,7 @@ def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
     policy = e.declaration
     old = rows.get(FRESHNESS_POLICIES, e.asset_id)
     dimensions = msgspec.json.encode(policy.partitions).decode()
-    goes_on = old is not None and old.active and old.dimensions == dimensions
+    continues = old is not None and old.active and old.dimensions == dimensions
     yield Put(
         FRESHNESS_POLICIES,
         row_from(
@@ -71,15 +71,15 @@ def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
             asset_key=policy.name,
             active=True,
             number=1 if old is None else old.number + 1,
-            shape=1 if old is None else old.shape + (not goes_on),
+            shape=1 if old is None else old.shape + (not continues),
             time_dimension=_time_dimension(policy),
             dimension_names=sorted(each.name for each in policy.partitions),
             dimensions=dimensions,
-            since=old.since if old is not None and goes_on else fact.received_at,
-            observed=old is not None and goes_on and old.observed,
+            since=old.since if old is not None and continues else fact.received_at,
+            observed=old is not None and continues and old.observed,
         ),
     )
-    if old is not None and not goes_on:
+    if old is not None and not continues:
         yield from _restart(rows, e.asset_id)
 
 
@@ -320,8 +320,8 @@ def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
     if row is not None and e.due_at <= row.due_at:
         return
     key = request_key(e.asset_id, e.series, e.due_at)
-    asked = FreshnessRequestRow(e.asset_id, e.series, e.asked + 1, e.due_at, key)
-    yield Put(FRESHNESS_REQUESTS, asked)
+    request_row = FreshnessRequestRow(e.asset_id, e.series, e.asked + 1, e.due_at, key)
+    yield Put(FRESHNESS_REQUESTS, request_row)
     request = PlanRequest(selection=(e.asset,), partitions=e.partitions, force=e.force)
     named = f"{e.asset} {' '.join(e.partitions)}".strip()
     yield Emit(

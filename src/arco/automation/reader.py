@@ -77,10 +77,10 @@ class Backfill(NamedTuple):
     @property
     def skipped(self) -> int:
         """Partitions below one that failed, and those that are gone."""
-        return self.gone + (0 if self.progress is None else self.progress.skipped)
+        return self.removed + (0 if self.progress is None else self.progress.skipped)
 
     @property
-    def gone(self) -> int:
+    def removed(self) -> int:
         """Partitions that were there when it was created, and not when their turn came.
 
         Known when all chunks have been planned.
@@ -91,7 +91,7 @@ class Backfill(NamedTuple):
 
     @property
     def pending(self) -> int:
-        return self._left - self.gone
+        return self._left - self.removed
 
     @property
     def _left(self) -> int:
@@ -117,8 +117,8 @@ class AutomationReader:
 
     def schedules(self, *, removed: bool = False) -> list[ScheduleRow]:
         rows = self.snapshot.all(SCHEDULES)
-        kept = [row for row in rows if removed or row.state != ScheduleState.REMOVED]
-        return sorted(kept, key=lambda row: row.schedule_id)
+        chosen = [row for row in rows if removed or row.state != ScheduleState.REMOVED]
+        return sorted(chosen, key=lambda row: row.schedule_id)
 
     def schedule(self, text: str) -> ScheduleRow:
         """A schedule by `project/name`, or by its name where that is enough."""
@@ -126,15 +126,15 @@ class AutomationReader:
         if row is not None:
             return row
         rows = self.schedules(removed=True)
-        gone = {row.schedule_id: row for row in rows if row.state == ScheduleState.REMOVED}
-        active = {row.schedule_id: row for row in rows if row.schedule_id not in gone}
-        return by_name("schedule", text, active, gone)
+        removed = {row.schedule_id: row for row in rows if row.state == ScheduleState.REMOVED}
+        active = {row.schedule_id: row for row in rows if row.schedule_id not in removed}
+        return by_name("schedule", text, active, removed)
 
     def automations(self, *, removed: bool = False) -> list[AutomationRow]:
         """The assets with automation, by key."""
         rows = self.snapshot.all(AUTOMATIONS)
-        kept = [row for row in rows if removed or row.state != AutomationState.REMOVED]
-        return sorted(kept, key=lambda row: row.asset_key)
+        chosen = [row for row in rows if removed or row.state != AutomationState.REMOVED]
+        return sorted(chosen, key=lambda row: row.asset_key)
 
     def automation(self, text: str) -> AutomationRow:
         """The automation of an asset by its key, or by its name where that is enough."""
@@ -158,8 +158,8 @@ class AutomationReader:
         chosen: list[ScheduleTickRow] = []
         for rows, rest_before in newest_first(self.snapshot, SCHEDULE_TICKS, schedule.schedule_id):
             newest = [("scheduled_at", "descending")]
-            taken = rows.take(pc.select_k_unstable(rows, limit, newest))
-            chosen += SCHEDULE_TICKS.rows_of(taken)
+            page = rows.take(pc.select_k_unstable(rows, limit, newest))
+            chosen += SCHEDULE_TICKS.rows_of(page)
             chosen.sort(key=lambda row: row.scheduled_at, reverse=True)
             if rest_before is None or len(chosen) >= limit:
                 break

@@ -96,7 +96,7 @@ def evaluate(rows: Rows, fact: Fact, e: SensorEvaluated) -> Iterator[Change]:
         text = f"its answer cannot be read: {unreadable}"
         yield from _fail(fact, row, e, EvaluationError(code="answer", message=text), message)
         return
-    taken = replace(
+    evaluated = replace(
         after(row, fact),
         cursor=row.cursor if answer.cursor is None else answer.cursor,
         skip_reason="" if answer.runs else answer.skip_reason[:TEXT_CHARS],
@@ -104,11 +104,11 @@ def evaluate(rows: Rows, fact: Fact, e: SensorEvaluated) -> Iterator[Change]:
         went_well=answer.more,
         waiting=row.waiting - (message is not None),
     )
-    yield Put(SENSORS, taken)
+    yield Put(SENSORS, evaluated)
     yield from recovered(row)
     if message is not None:
-        yield Put(SENSOR_MESSAGES, dealt_with(message, fact, taken.number))
-    yield from ask(fact, taken, e, answer)
+        yield Put(SENSOR_MESSAGES, dealt_with(message, fact, evaluated.number))
+    yield from ask(fact, evaluated, e, answer)
 
 
 def recovered(row: SensorRow) -> Iterator[Change]:

@@ -77,12 +77,12 @@ def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
     )
     old = rows.get(SENSORS, row.sensor_id)
     if old is not None:
-        goes_on = _place(definition_of(old)) == _place(sensor)
+        continues = _place(definition_of(old)) == _place(sensor)
         row = replace(
             row,
             status=SensorStatus.ACTIVE if old.paused_at is None else SensorStatus.PAUSED,
-            cursor=old.cursor if goes_on else "",
-            number=old.number + (not goes_on),
+            cursor=old.cursor if continues else "",
+            number=old.number + (not continues),
             last_evaluation_at=old.last_evaluation_at,
             waiting=old.waiting,
             paused_at=old.paused_at,
@@ -170,7 +170,7 @@ def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
         yield _unknown(fact, e.sensor_id)
         return
     is_paused = row.status == SensorStatus.PAUSED
-    anew = replace(
+    reset_row = replace(
         row,
         status=row.status if is_paused else SensorStatus.ACTIVE,
         went_well=is_well(row),
@@ -182,7 +182,7 @@ def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
         skip_reason="",
         at_once=True,
     )
-    yield Put(SENSORS, anew)
+    yield Put(SENSORS, reset_row)
     yield applied(fact)
 
 

@@ -83,14 +83,14 @@ def browser_login(
 ) -> StoredToken:
     """The token of a session that somebody allowed in a browser. Raises Unauthenticated."""
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
-    given: dict[str, str] = {}
+    parameters: dict[str, str] = {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             query = dict(parse_qsl(urlsplit(self.path).query))
             is_ours = secrets.compare_digest(query.get("state", "").encode(), state.encode())
             if is_ours and "code" in query:
-                given.update(query)
+                parameters.update(query)
             text = (
                 "You are logged in. Close this page."
                 if is_ours
@@ -118,11 +118,11 @@ def browser_login(
         waiting.timeout = WAIT_S
         for _ in range(100):  # requests for icons, and from others
             waiting.handle_request()
-            if given:
+            if parameters:
                 break
-    if not given:
+    if not parameters:
         raise Unauthenticated(
             "nobody logged in before the timeout",
             hint="try again, or use --paste",
         )
-    return ApiAccess(url).exchange(given["code"], verifier)
+    return ApiAccess(url).exchange(parameters["code"], verifier)

@@ -144,23 +144,23 @@ def tree() -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
-def run(given: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code."""
-    debug = "--debug" in given or bool(os.environ.get("ARCO_DEBUG"))
+    debug = "--debug" in arguments or bool(os.environ.get("ARCO_DEBUG"))
     if not debug:
         warnings.simplefilter("ignore")
     logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
-        code = tree()(list(given), prog_name="servo", standalone_mode=False)
+        code = tree()(list(arguments), prog_name="servo", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except typer.TyperException as error:
-        return _report(error, as_json="--json" in given)
+        return _report(error, as_json="--json" in arguments)
     except Exception as error:
         if debug:
             traceback.print_exception(error)
-        return _report(error, as_json="--json" in given)
+        return _report(error, as_json="--json" in arguments)
 
 
 def _report(error: Exception, *, as_json: bool) -> int:

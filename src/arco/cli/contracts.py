@@ -142,7 +142,7 @@ def _show_statement(
     accepted: dict[str, str] | None = None,
 ) -> None:
     retention = contract.retention
-    kept = [
+    durations = [
         f"{number} {measure}"
         for measure, number in (("days", retention.days), ("versions", retention.versions))
         if number
@@ -160,7 +160,7 @@ def _show_statement(
             "freshness": f"at most {age_text(contract.freshness)} old"
             if contract.freshness
             else None,
-            "retention": " or ".join(kept) or None,
+            "retention": " or ".join(durations) or None,
         }
     )
     if contract.columns:
@@ -339,8 +339,8 @@ def check(
                 "the API checks contracts that are declared, not those of files",
                 hint="see `servo contracts import --dry-run`",
             )
-        asked = RemoteAsset(workspace, key, snapshot.generation)
-        report = remote_contract_report(asked, partition or (), version, is_newest=at is None)
+        remote = RemoteAsset(workspace, key, snapshot.generation)
+        report = remote_contract_report(remote, partition or (), version, is_newest=at is None)
     else:
         judge = ContractJudge(snapshot, workspace.library, workspace.store, workspace.clock)
         report = judge.report(

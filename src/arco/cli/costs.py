@@ -155,11 +155,11 @@ def _digits(largest: int) -> int:
 
 
 def _share(sums: CostSum, bill: CostReport, wide: bool) -> Text:
-    weight, whole = bill.weight(sums), bill.weight(bill.total)
-    if not whole:
+    weight, total = bill.weight(sums), bill.weight(bill.total)
+    if not total:
         return Text("")
-    percent = f"{weight * 100 / whole:3.0f}%"
+    percent = f"{weight * 100 / total:3.0f}%"
     if not wide:
         return Text(percent)
-    cells = (weight * BAR + whole // 2) // whole
+    cells = (weight * BAR + total // 2) // total
     return Text("█" * cells, "cyan") + Text("░" * (BAR - cells), "dim") + f" {percent}"

@@ -42,7 +42,7 @@ def work_here(
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         with engine.running():
-            triggered = trigger(engine.id, reviewed(session, workspace, here=True))
+            triggered = trigger(engine.id, reviewed(session, workspace, is_local=True))
             if not announced:
                 announce(session, triggered)
             row = _follow_here(session, engine, triggered, interrupts)
@@ -51,11 +51,11 @@ def work_here(
     end(session, workspace, row)
 
 
-def reviewed(session: Session, workspace: Workspace, *, here: bool) -> Review:
+def reviewed(session: Session, workspace: Workspace, *, is_local: bool) -> Review:
     """Refuses a plan that this process cannot run, and tells which partitions are defaults."""
 
     def review(run: ReviewedPlan) -> None:
-        if here:
+        if is_local:
             workspace.runtime.require_engines(run.manifest, run.spec)
         if not session.json:
             show_defaults(run.defaults())

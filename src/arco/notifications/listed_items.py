@@ -29,7 +29,7 @@ class _ListedItems(NamedTuple):
     """By subject, its last item."""
 
 
-_kept: dict[tuple[str, str], _ListedItems] = {}
+_cache: dict[tuple[str, str], _ListedItems] = {}
 
 
 def with_item(row: NotificationRow, item: NotificationItem, *, repeats: bool) -> NotificationRow:
@@ -52,7 +52,7 @@ def with_item(row: NotificationRow, item: NotificationItem, *, repeats: bool) ->
 
 
 def _listed(row: NotificationRow) -> _ListedItems:
-    listed = _kept.get((row.rule_id, row.notification_id))
+    listed = _cache.get((row.rule_id, row.notification_id))
     if listed is not None and listed.text == row.items:
         return listed
     items = decode_items(row.items)
@@ -64,10 +64,10 @@ def _keep(
     row: NotificationRow, items: list[NotificationItem], pieces: list[str], places: dict[str, int]
 ) -> _ListedItems:
     text = f"[{','.join(pieces)}]"
-    if len(_kept) >= KEPT:
-        _kept.clear()
+    if len(_cache) >= KEPT:
+        _cache.clear()
     listed = _ListedItems(text, items, pieces, places)
-    _kept[row.rule_id, row.notification_id] = listed
+    _cache[row.rule_id, row.notification_id] = listed
     return listed
 
 

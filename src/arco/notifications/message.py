@@ -156,5 +156,5 @@ def _where(item: NotificationItem, base_url: str) -> str:
 
 def plain(text: str) -> str:
     """One short line without control characters, whatever it was."""
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return kept if len(kept) <= MAX_CHARS else f"{kept[: MAX_CHARS - 1]}…"
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"

@@ -1,4 +1,4 @@
-"""Rows of runs and of requests for runs, cut to a part of a list that has the newest first."""
+"""Pages of runs and of requests for runs, the newest first."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from arco.state.table import Row, Table
 
 R = TypeVar("R", bound=Row)
 Choose = Callable[[pa.Table], Sequence[int]]
-"""The places of those of these rows that may be wanted."""
+"""Returns the places of rows that may match."""
 FIRST_CHUNK: Final = 64
 FIRST_CHUNKS: Final = 8
 """So many chunks are read once for all lists."""
 CHUNK: Final = 500
-"""So many rows are read at a time, because it is not known how many are needed."""
+"""Rows are read in chunks of this size, because it is unknown how many are needed."""
 
 
 def in_states(rows: pa.Table, states: Collection[str]) -> pa.Table:
@@ -50,8 +50,9 @@ class SortedRows(Generic[R]):
         since: datetime | None,
         choose: Choose | None = None,
     ) -> Iterator[R]:
-        """Those after one with this time and id, and not from before `since`. `choose` says of
-        many rows at once which of them to look at."""
+        """The rows after one with this time and id, and not from before `since`.
+
+        `choose` filters many rows at once."""
         start, end = first_place(self._ages, after, self._id_at), last_place(self._ages, since)
         while choose is None and start < min(end, FIRST_CHUNKS * FIRST_CHUNK):
             number, place = divmod(start, FIRST_CHUNK)
@@ -77,12 +78,13 @@ class SortedRows(Generic[R]):
         """The rows at places of this order. Some are kept: reading one takes as long as many."""
         for start in range(0, len(places), FIRST_CHUNK):
             chunk = places[start : start + FIRST_CHUNK]
-            rows = {place: kept for place in chunk if (kept := self._kept.get(place)) is not None}
+            earlier = self._kept  # another thread may put others there
+            rows = {place: earlier[place] for place in chunk if place in earlier}
             if fresh := [place for place in chunk if place not in rows]:
                 chosen = self._rows.take(self._order.take(pa.array(fresh, pa.int64())))
                 rows.update(zip(fresh, self._table.rows_of(chosen), strict=True))
-                room = len(self._kept) < FIRST_CHUNKS * FIRST_CHUNK
-                self._kept = {**self._kept, **rows} if room else rows
+                has_room = len(earlier) < FIRST_CHUNKS * FIRST_CHUNK
+                self._kept = {**earlier, **rows} if has_room else rows
             yield from map(rows.__getitem__, chunk)
 
     def _first_rows(self, number: int) -> list[R]:

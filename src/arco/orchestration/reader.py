@@ -49,7 +49,7 @@ from servo.contract.manifest import (
 from servo.contract.ulid import is_ulid
 
 MIN_CHARS = 4
-"""So much of an id may name a run."""
+"""Minimum length of the beginning of an id that names a run."""
 
 
 class OrchestrationReader(RunListReader):
@@ -173,7 +173,7 @@ def as_of_run(run_id: str) -> AsOfRow[RunRow]:
 
 
 class SnapshotLookups:
-    """What the planner may ask, answered by one snapshot."""
+    """The planner's lookups in one snapshot."""
 
     def __init__(self, snapshot: Snapshot, *, chunk_until: datetime | None = None) -> None:
         """`chunk_until` is for a chunk of a large request: of dynamic dimensions only the keys
@@ -198,11 +198,11 @@ class SnapshotLookups:
             self._current[asset_id] = AssetVersions(self._snapshot, asset_id)
         return self._current[asset_id]
 
-    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
-        """Looked up once for all that read the same."""
-        key = asset_id, each.version, each.as_of
+    def pinned(self, asset_id: str, input: Input) -> Mapping[str, CurrentVersion]:
+        """Looked up once for all equal inputs."""
+        key = asset_id, input.version, input.as_of
         if key not in self._pinned:
-            rows = pinned_versions(self._snapshot, asset_id, each)
+            rows = pinned_versions(self._snapshot, asset_id, input)
             self._pinned[key] = {name: _version(row) for name, row in rows.items()}
         return self._pinned[key]
 
@@ -221,10 +221,9 @@ class SnapshotLookups:
 
 
 class AssetVersions(Mapping[str, CurrentVersion]):
-    """Current versions of an asset, looked up when they are asked for.
+    """Current versions of an asset, looked up when needed.
 
-    What some of them cost does not depend on how many there are. Who wants to see all gets
-    them at once.
+    The cost of a few does not depend on how many there are. Iterating reads all at once.
     """
 
     def __init__(self, snapshot: Snapshot, asset_id: str) -> None:
@@ -265,14 +264,14 @@ class AssetVersions(Mapping[str, CurrentVersion]):
 
 
 def pinned_versions(
-    snapshot: Snapshot, asset_id: str, each: Input
+    snapshot: Snapshot, asset_id: str, input: Input
 ) -> dict[str, MaterializationRow]:
     """The good versions that an input names, by partition key."""
-    if each.as_of:
-        return versions_as_of(snapshot, asset_id, datetime.fromisoformat(each.as_of))
-    if each.version.isdecimal() and not is_ulid(each.version):
-        return numbered_versions(snapshot, asset_id, int(each.version))
-    return version_by_id(snapshot, asset_id, each.version)
+    if input.as_of:
+        return versions_as_of(snapshot, asset_id, datetime.fromisoformat(input.as_of))
+    if input.version.isdecimal() and not is_ulid(input.version):
+        return numbered_versions(snapshot, asset_id, int(input.version))
+    return version_by_id(snapshot, asset_id, input.version)
 
 
 def _version(row: PartitionRow | MaterializationRow) -> CurrentVersion:
@@ -307,7 +306,7 @@ class Library:
         return AssetsByKey(self._encoded(digest))
 
     def declaration(self, snapshot: Snapshot, key: str) -> CodeDeclaration | None:
-        """What deployed code says of an asset; None if no project has it, or not any more."""
+        """The declaration of a deployed asset; None if no project has it."""
         reader = DeploymentReader(snapshot)
         row = reader.deployed_asset(key)
         if row is None or not row.active:

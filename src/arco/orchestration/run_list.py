@@ -99,7 +99,7 @@ class RunListReader(DeploymentReader):
             rows, rest_before = hot_stretch(self.snapshot, RUNS)
             return _sorted(only_in_states(rows, in_states)), rest_before
 
-        return read() if in_states else self.snapshot.kept("sorted runs", read)
+        return read() if in_states else self.snapshot.cached("sorted runs", read)
 
     def _indexed_runs(
         self, window: RunWindow, namespaces: Collection[str], keep: KeepRow
@@ -108,12 +108,12 @@ class RunListReader(DeploymentReader):
         snapshot, files = self.snapshot, self.snapshot.files
         after, since, _, in_states = window
         hot, rest_before = self._hot_runs()
-        index = snapshot.kept("run index", lambda: hot_index(hot))
+        index = snapshot.cached("run index", lambda: hot_index(hot))
         if index.is_useful:
             yield hot.rows_at(index.places(namespaces, in_states, after, since)), rest_before
         else:
             yield window.of(self._hot_runs(in_states)[0]), rest_before
-        for day in snapshot.kept("days of runs", lambda: run_days(snapshot)):
+        for day in snapshot.cached("days of runs", lambda: run_days(snapshot)):
             index = day.run_index(files)
             if index.is_useful:
                 places = index.places(namespaces, in_states, after, since)

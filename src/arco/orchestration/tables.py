@@ -1,7 +1,5 @@
-"""Orchestration's tables. Those of a run are sharded by the run.
-
-Rows of what has finished leave for history after two days: late reports about them
-then meet nothing, and change nothing.
+"""Orchestration's tables. Those of a run are sharded by the run. Rows of finished runs move to
+history after two days: late reports about them change nothing.
 """
 
 from __future__ import annotations
@@ -173,7 +171,7 @@ class RunRow(Row, frozen=True):
     pool: str = ""
     """The engine id, by its name on disk."""
     tasks_held: int = 0
-    """Tasks whose output checks hold back."""
+    """Tasks whose output is held."""
     failed_by: str = ""
     """The task whose checks ended the run."""
     cancelled_by: str = ""
@@ -268,7 +266,7 @@ class TaskRow(Row, frozen=True):
 
 
 class TaskOrderRow(Row, frozen=True):
-    """What of a task tells whether it is in a list, and where."""
+    """The columns of a task that decide whether and where it is in a list."""
 
     run_id: str
     task_id: str

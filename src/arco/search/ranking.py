@@ -184,7 +184,7 @@ def _hows(field: Field, term: SearchTerm) -> list[MatchKind]:
     ]
 
 
-def points(field: Field, how: MatchKind, term: SearchTerm) -> int:
-    if field == "path" and how == "prefix" and "." in term.raw:
+def points(field: Field, kind: MatchKind, term: SearchTerm) -> int:
+    if field == "path" and kind == "prefix" and "." in term.raw:
         return DOTTED_PREFIX
-    return POINTS[field][how]
+    return POINTS[field][kind]

@@ -236,8 +236,12 @@ def _plain(value: Any, depth: int) -> Any:
             return _entries(value, depth)
         case list() | tuple() | set() | frozenset():
             items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else list(value)
-            kept = [_plain(item, depth + 1) for item in items[:MAX_ENTRIES]]
-            return kept if len(items) <= MAX_ENTRIES else [*kept, _digest(items[MAX_ENTRIES:])]
+            plain_items = [_plain(item, depth + 1) for item in items[:MAX_ENTRIES]]
+            return (
+                plain_items
+                if len(items) <= MAX_ENTRIES
+                else [*plain_items, _digest(items[MAX_ENTRIES:])]
+            )
     return _digest(str(value))
 
 

@@ -150,8 +150,8 @@ class _Verification:
         return True
 
     def _forget(self, now: datetime) -> None:
-        kept = {key: at for key, at in self._admitted.items() if at >= now - REMEMBERED}
-        self._admitted = kept
+        recent = {key: at for key, at in self._admitted.items() if at >= now - REMEMBERED}
+        self._admitted = recent
 
     def _compare(self, recorded: Recorded, row: AuditRow) -> None:
         assert recorded.payload is not None

@@ -207,7 +207,7 @@ def _finish(source: Store, head: Head, target: Store) -> None:
     # A later backup to the same place: the newest floor holds.
     root = head.manifest
     copy = Manifests(target, root.tenant_id, root.workspace_id, SystemClock())
-    if copy.kept().generation < head.generation:
+    if copy.floor().generation < head.generation:
         copy.raise_floor(Floor(head.generation))
     raw = verified(source.get(path).data, head.sha256, path)
     put_own(target, path, raw, mode=Mode.CREATE)

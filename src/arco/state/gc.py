@@ -180,11 +180,11 @@ class Collector:
     ) -> dict[int, frozenset[str]]:
         """What the generations refer to that are marked from."""
         numbers = {floor.generation, *floor.thinned_numbers(), *pinned, head.generation}
-        few = head.generation - floor.generation <= FEW
-        if few:
+        is_small = head.generation - floor.generation <= FEW
+        if is_small:
             numbers.update(range(floor.generation, head.generation))
         heads = self._read(numbers - marked.keys(), progress)
-        if not few:
+        if not is_small:
             heads |= self._rewritten(floor.generation, head)
         marks = {number: marked[number] for number in numbers & marked.keys()}
         return marks | self._referred(heads, progress)
@@ -302,10 +302,10 @@ class Collector:
     def _old(self, prefix: str, limit: datetime) -> Iterator[ObjectMeta]:
         return (meta for meta in self._store.list(prefix) if meta.last_modified < limit)
 
-    def _sweep(self, doomed: Sequence[DeletableObject], progress: Progress) -> int:
+    def _sweep(self, deletable: Sequence[DeletableObject], progress: Progress) -> int:
         # A message goes before its claims: without them, it would be taken.
-        first = [d.path for d in doomed if d.why == QUEUED and not _is_claim(d.path)]
-        then = [d.path for d in doomed if d.why != QUEUED or _is_claim(d.path)]
+        first = [d.path for d in deletable if d.why == QUEUED and not _is_claim(d.path)]
+        then = [d.path for d in deletable if d.why != QUEUED or _is_claim(d.path)]
         failed, done, total = 0, 0, len(first) + len(then)
         for todo in (first, then):
             for start in range(0, len(todo), 256):
@@ -362,7 +362,7 @@ def wanted_floor(
     manifests: Manifests, head: Head, retention: GenerationRetention, now: datetime
 ) -> Floor:
     """Which generations to keep: those that were current as long ago as the retention says."""
-    current = manifests.kept()
+    current = manifests.floor()
     cutoff = now - max(retention.generations, manifests.age_gate)
     newer, before = manifests.first_where(lambda h: h.manifest.published_at > cutoff, current, head)
     # The generation before the first newer one was current at the cutoff.
@@ -384,17 +384,17 @@ def _thinned(
     Of what comes below the floor now, the last of each period is searched for: the others are
     not read.
     """
-    kept: dict[tuple[int, ...], Thinned] = {}
+    by_period: dict[tuple[int, ...], Thinned] = {}
     for thinned in current.thinned:
-        _keep(kept, thinned, retention, now)
+        _keep(by_period, thinned, retention, now)
     low = current.generation
     top = manifests.read(floor - 1) if low < floor else head
     while low < floor:
         root = _last_of_hour(manifests, manifests.read(low), top).manifest
         thinned = Thinned(root.generation, root.published_at, root.position, root.log_time)
-        _keep(kept, thinned, retention, now)
+        _keep(by_period, thinned, retention, now)
         low = root.generation + 1
-    return sorted(kept.values(), key=lambda thinned: thinned.generation)
+    return sorted(by_period.values(), key=lambda thinned: thinned.generation)
 
 
 def _last_of_hour(manifests: Manifests, first: Head, top: Head) -> Head:
@@ -410,7 +410,7 @@ def _last_of_hour(manifests: Manifests, first: Head, top: Head) -> Head:
 
 
 def _keep(
-    kept: dict[tuple[int, ...], Thinned],
+    by_period: dict[tuple[int, ...], Thinned],
     thinned: Thinned,
     retention: GenerationRetention,
     now: datetime,
@@ -418,6 +418,6 @@ def _keep(
     published = thinned.published_at
     day = (published.year, published.month, published.day)
     if now - published <= retention.hourly:
-        kept[(*day, published.hour)] = thinned
+        by_period[(*day, published.hour)] = thinned
     elif now - published <= retention.daily:
-        kept[day] = thinned
+        by_period[day] = thinned

@@ -62,11 +62,11 @@ def read_marks(store: Store, floor: int) -> Marks:
 
 
 def write_marks(store: Store, floor: int, marks: Marks) -> None:
-    every = sorted(set().union(*marks.generations.values()))
-    number_of = {path: n for n, path in enumerate(every)}
+    all_paths = sorted(set().union(*marks.generations.values()))
+    number_of = {path: n for n, path in enumerate(all_paths)}
     generations = [
         (generation, sorted(number_of[path] for path in referred))
         for generation, referred in sorted(marks.generations.items())
     ]
-    raw = encode_sealed(_StoredMarks(every, generations, marks.segments))
+    raw = encode_sealed(_StoredMarks(all_paths, generations, marks.segments))
     store.put(paths.marks(floor), raw, Mode.OVERWRITE)

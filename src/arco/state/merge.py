@@ -180,8 +180,8 @@ class Merger:
     def _joinable(self, contents: GenerationTables) -> tuple[ChangesRef, ...]:
         """What a newer program has written, with tables or columns that this one has not, stays."""
         changes = contents.head.manifest.changes
-        mine = [ref for ref in changes if all(self._knows(ref, name) for name in ref.tables)]
-        return to_join(mine, self._limits)
+        readable = [ref for ref in changes if all(self._knows(ref, name) for name in ref.tables)]
+        return to_join(readable, self._limits)
 
     def _knows(self, ref: ChangesRef, name: str) -> bool:
         """Whether this program has the table, with every column that its rows here have."""

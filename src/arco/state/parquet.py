@@ -56,8 +56,8 @@ class Files:
     def __init__(self, store: Store, *, budget_bytes: int = 16 << 20) -> None:
         self.store = store
         self._budget = budget_bytes
-        self._used = 0
-        self._kept: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self.used_bytes = 0
+        self.cache: OrderedDict[tuple[str, int], Any] = OrderedDict()
         self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
         self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
@@ -68,18 +68,15 @@ class Files:
         self, table: Table[Any], ref: FileRef, bucket: int | None = None, key: Key | None = None
     ) -> list[pa.RecordBatch]:
         """The row groups of a file that may hold a bucket (and a key in it), or all."""
-        if ref.table:
-            if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
-                return []
-            return [self._changed(table, ref)]
         if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
             return []
+        if ref.table:
+            return [self._changed(table, ref)]
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        groups: Iterable[int] = range(len(footer.groups))
-        if bucket is not None:
-            groups = footer.may_hold(bucket, key)
+        every: Iterable[int] = range(len(footer.groups))
+        groups = every if bucket is None else footer.may_hold(bucket, key)
         return [self._group(table, ref, footer, i) for i in groups]
 
     def shard_batches(
@@ -97,7 +94,7 @@ class Files:
             at = (f"{ref.path}#{table.shard_text(shard)}", _ALL)
             columns = dict(zip(table.key, shard, strict=False))
             find = functools.partial(self._holding, table, ref, footer, candidates, columns)
-            holding = self._kept_or(at, lambda: self._twice(find))
+            holding = self._cached_or(at, lambda: self._twice(find))
             candidates = list(memoryview(holding).cast("I"))
         return [self._group(table, ref, footer, i) for i in candidates]
 
@@ -159,7 +156,7 @@ class Files:
 
     def derived(self, name: str, make: Callable[[], T]) -> T:
         """What is made of files, with `nbytes`: kept as they are. A name begins with a path."""
-        return self._kept_or((name, _ALL), make)
+        return self._cached_or((name, _ALL), make)
 
     def changed_rows(self, table: Table[Any], ref: FileRef) -> dict[Key, Versioned[Any]]:
         """All rows of a table in a change file, by key."""
@@ -169,9 +166,9 @@ class Files:
         """Tells which keys are not among the rows of a table in a file."""
         at = f"{ref.path}#{ref.table}"
         with self._lock:
-            if (kept := self._hashes.get(at)) is not None:
+            if (cached := self._hashes.get(at)) is not None:
                 self._hashes.move_to_end(at)
-                return kept
+                return cached
         hashes = KeyHashes(self._keys(table, ref))
         with self._lock:
             if at not in self._hashes:
@@ -194,15 +191,15 @@ class Files:
     def forget(self, paths: Set[str]) -> None:
         """Drop what is kept of files, because others have taken their place."""
         with self._lock:
-            for at in [at for at in self._kept if at[0].partition("#")[0] in paths]:
-                self._used -= real_bytes(self._kept.pop(at))
+            for at in [at for at in self.cache if at[0].partition("#")[0] in paths]:
+                self.used_bytes -= real_bytes(self.cache.pop(at))
             for key in [key for key in self._hashes if key.partition("#")[0] in paths]:
                 self._hashed_rows -= len(self._hashes.pop(key))
             for path in paths & self._footers.keys():
                 self._footer_bytes -= self._footers.pop(path).metadata.serialized_size
 
     def _changes(self, ref: FileRef) -> pa.RecordBatch:
-        return self._kept_or((ref.path, _ALL), lambda: changes.parse(self.raw(ref), ref.path))
+        return self._cached_or((ref.path, _ALL), lambda: changes.parse(self.raw(ref), ref.path))
 
     def _changed(self, table: Table[Any], ref: FileRef) -> pa.RecordBatch:
         """The rows of one table in a change file."""
@@ -220,7 +217,7 @@ class Files:
 
     def _bytes(self, ref: FileRef) -> bytes:
         """The bytes of a small file."""
-        return self._kept_or((ref.path, _BYTES), lambda: self.raw(ref))
+        return self._cached_or((ref.path, _BYTES), lambda: self.raw(ref))
 
     def _group(
         self,
@@ -244,29 +241,29 @@ class Files:
         return self._cached(at, lambda: self._twice(read))
 
     def _cached(self, at: tuple[str, int], read: Callable[[], pa.Table]) -> pa.RecordBatch:
-        return self._kept_or(at, lambda: one_batch(read()))
+        return self._cached_or(at, lambda: one_batch(read()))
 
-    def _kept_or(self, at: tuple[str, int], read: Callable[[], T]) -> T:
-        if (kept := self._get(at)) is not None:
-            return kept  # type: ignore[no-any-return]
+    def _cached_or(self, at: tuple[str, int], read: Callable[[], T]) -> T:
+        if (cached := self._get(at)) is not None:
+            return cached  # type: ignore[no-any-return]
         value = read()
         self._keep(at, value)
         return value
 
     def _get(self, at: tuple[str, int]) -> Any:
         with self._lock:
-            if (kept := self._kept.get(at)) is not None:
-                self._kept.move_to_end(at)
-            return kept
+            if (cached := self.cache.get(at)) is not None:
+                self.cache.move_to_end(at)
+            return cached
 
     def _keep(self, at: tuple[str, int], value: Any) -> None:
         with self._lock:
-            if at not in self._kept:
-                self._kept[at] = value
-                self._used += real_bytes(value)
-            while self._used > self._budget and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                self._used -= real_bytes(dropped)
+            if at not in self.cache:
+                self.cache[at] = value
+                self.used_bytes += real_bytes(value)
+            while self.used_bytes > self._budget and len(self.cache) > 1:
+                _, dropped = self.cache.popitem(last=False)
+                self.used_bytes -= real_bytes(dropped)
 
     def _range(self, ref: FileRef, start: int, length: int) -> bytes:
         try:
@@ -289,9 +286,9 @@ class Files:
 
     def _footer(self, ref: FileRef) -> RowGroupIndex:
         with self._lock:
-            if (kept := self._footers.get(ref.path)) is not None:
+            if (cached := self._footers.get(ref.path)) is not None:
                 self._footers.move_to_end(ref.path)
-                return kept
+                return cached
         if ref.bytes <= WHOLE_FILE_BYTES:
             raw = self._bytes(ref)
         else:
@@ -358,18 +355,16 @@ def decode(raw: bytes, ref: FileRef, columns: Sequence[str] | None = None) -> pa
 
 
 def _missing(ref: FileRef) -> Corrupt:
-    return Corrupt(
-        f"{ref.path} is missing",
-        hint="the generation may have been collected: open a newer one; else run fsck",
-    )
+    hint = "the generation may have been collected: open a newer one; else run fsck"
+    return Corrupt(f"{ref.path} is missing", hint=hint)
 
 
-def real_bytes(kept: Any) -> int:
+def real_bytes(value: Any) -> int:
     """What a batch costs in memory: for the small files of single commits more than its values."""
-    if isinstance(kept, bytes):
-        return len(kept)
-    columns = kept.num_columns if isinstance(kept, pa.RecordBatch) else 0
-    return int(kept.nbytes + COLUMN_BYTES * columns)
+    if isinstance(value, bytes):
+        return len(value)
+    columns = value.num_columns if isinstance(value, pa.RecordBatch) else 0
+    return int(value.nbytes + COLUMN_BYTES * columns)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

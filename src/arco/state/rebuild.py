@@ -126,8 +126,8 @@ class EmbeddedRebuildEngine:
             merged = swap.apply(files)
             assert merged is not None
             tables.set(str(table), merged)
-            doomed = (swap.removed | swap.removed_history) - tables.change_files
-            delete_quietly(self._files.store, doomed)
+            obsolete = (swap.removed | swap.removed_history) - tables.change_files
+            delete_quietly(self._files.store, obsolete)
 
 
 class _Rebuilding:
@@ -227,13 +227,13 @@ class Rebuilder:
         own = {*map(str, tables), *self._retired}
         changes = []
         for ref in head.manifest.changes:
-            kept = {
+            remaining = {
                 name: at
                 for name, at in ref.tables.items()
                 if name not in own or ref.versions[0] > snapshot.position
             }
-            if kept:
-                changes.append(msgspec.structs.replace(ref, tables=kept))
+            if remaining:
+                changes.append(msgspec.structs.replace(ref, tables=remaining))
         return Proposal(
             kind="rebuild",
             changes=tuple(changes),
@@ -254,13 +254,13 @@ class Rebuilder:
             )
 
     def _committed_since(
-        self, table: Table[Any], then: TableFiles, live: TableFiles, position: int
+        self, table: Table[Any], earlier: TableFiles, live: TableFiles, position: int
     ) -> tuple[FileRef, ...]:
         """L0 files of the table's own with what was committed after `position`.
 
         Change files of which all is newer stay where they are.
         """
-        if not only_grew(then, live):
+        if not only_grew(earlier, live):
             raise Conflict(
                 f"{table} was merged while the rebuild ran",
                 hint="run the rebuild again; pause compactors if it happens again",
@@ -278,10 +278,10 @@ class Rebuilder:
 
     def _only_after(self, table: Table[Any], ref: FileRef, position: int) -> FileRef | None:
         rows = self._files.table(table, ref)
-        kept = rows.filter(pc.greater(rows.column("row_version"), position))
-        if kept.num_rows == 0:
+        newer = rows.filter(pc.greater(rows.column("row_version"), position))
+        if newer.num_rows == 0:
             return None
-        return write_file(self._files, table, kept, "l0", self._core.ids(), self._core.clock.now())
+        return write_file(self._files, table, newer, "l0", self._core.ids(), self._core.clock.now())
 
 
 def compare(files: Files, table: Table[Any], live: TableFiles, rebuilt: TableFiles) -> Difference:

@@ -73,8 +73,8 @@ def read_segment(store: Store, row: SegmentRow, spans: Sequence[Span]) -> pa.Tab
     for low, high in spans:
         if low <= row.last_position and row.first_position <= high:
             position = table.column("position")
-            gone = pc.and_(pc.greater_equal(position, low), pc.less_equal(position, high))
-            table = table.filter(pc.invert(gone))
+            excluded = pc.and_(pc.greater_equal(position, low), pc.less_equal(position, high))
+            table = table.filter(pc.invert(excluded))
     return table
 
 

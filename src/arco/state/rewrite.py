@@ -49,8 +49,8 @@ class Swap(NamedTuple):
         if self.history or self.removed_history:
             if not self.removed_history <= {ref.path for ref in files.history}:
                 return None
-            kept = _without(files.history, self.removed_history)
-            history = tuple(sorted(kept + self.history, key=lambda ref: ref.versions))
+            remaining = _without(files.history, self.removed_history)
+            history = tuple(sorted(remaining + self.history, key=lambda ref: ref.versions))
         return files.with_files(
             base=tuple(
                 sorted(_without(files.base, self.removed) + self.base, key=lambda ref: ref.buckets)
@@ -95,8 +95,8 @@ class Revision:
     def join(self, join: Join) -> bool:
         if any(ref not in self.changes for ref in join.removed):
             return False
-        kept = tuple(ref for ref in self.changes if ref not in join.removed)
-        self.changes = join.changes + kept
+        remaining = tuple(ref for ref in self.changes if ref not in join.removed)
+        self.changes = join.changes + remaining
         for name, ref in join.l0.items():
             self._set_l0(name, (ref, *self.l0.get(name, ())))
         return True
@@ -126,14 +126,14 @@ def _without(refs: tuple[FileRef, ...], removed: frozenset[str]) -> tuple[FileRe
     return tuple(ref for ref in refs if ref.path not in removed)
 
 
-def only_grew(then: TableFiles, live: TableFiles) -> bool:
-    """Whether all that changed since `then` can be seen in `live`'s L0 files.
+def only_grew(earlier: TableFiles, live: TableFiles) -> bool:
+    """Whether all that changed since `earlier` can be seen in `live`'s L0 files.
 
     Files that came, and files that were joined into a run, have every row and every
     tombstone. A merge into the base ends tombstones: after one, the files do not
-    tell any more that a row of `then` was deleted.
+    tell any more that a row of `earlier` was deleted.
     """
-    return then.merges == live.merges
+    return earlier.merges == live.merges
 
 
 class Rewriter:
@@ -214,8 +214,8 @@ class Rewriter:
         schema = pa.unify_schemas([*(file.schema for file in opened), recent.schema])
         rows = sum(ref.rows for ref in old)
         rows += sum(recent.counts[bucket] for bucket in range(piece[0], piece[1] + 1))
-        usual = rows_per_file(table)
-        most = rows if rows <= usual * 3 // 2 else usual
+        usual_rows = rows_per_file(table)
+        most = rows if rows <= usual_rows * 3 // 2 else usual_rows
         borders = [group.buckets[0] for file in opened for group in file.groups]
         written: list[FileRef] = []
         encoder = None
@@ -230,7 +230,7 @@ class Rewriter:
             stays = self._split_history(table, merged, log_time, leaving)
             if not stays.num_rows:
                 continue
-            for part in file_encoder.whole_buckets(stays, usual):
+            for part in file_encoder.whole_buckets(stays, usual_rows):
                 if encoder is not None and encoder.rows + part.num_rows > most:
                     written.append(self._put(encoder))
                     encoder = None
@@ -261,11 +261,11 @@ class Rewriter:
         if table.history is None:
             return rows
         threshold = pa.scalar(log_time - table.history.after, pa.timestamp("us"))
-        gone = pc.fill_null(pc.less(rows.column(table.history.column), threshold), False)
-        if not pc.any(gone).as_py():
+        expired = pc.fill_null(pc.less(rows.column(table.history.column), threshold), False)
+        if not pc.any(expired).as_py():
             return rows
-        leaving.append(rows.filter(gone))
-        return rows.filter(pc.invert(gone))
+        leaving.append(rows.filter(expired))
+        return rows.filter(pc.invert(expired))
 
     def _write_history(
         self, table: Table[Any], files: TableFiles, leaving: Sequence[pa.Table], removed: set[str]

@@ -71,7 +71,7 @@ class Snapshot:
         self.head = head
         self.contents = manifests.contents(head)
         self._generations: dict[int, int] = {}
-        self._kept: dict[str, Any] = {}
+        self._cache: dict[str, Any] = {}
 
     @classmethod
     def open(cls, manifests: Manifests, files: Files, at: At | None = None) -> Self:
@@ -95,12 +95,12 @@ class Snapshot:
         head = manifests.head()
         if head.manifest.published_at <= time:
             return cls(manifests, files, head)
-        kept = manifests.kept()
-        after, before = manifests.first_where(lambda h: h.manifest.published_at > time, kept, head)
+        floor = manifests.floor()
+        after, before = manifests.first_where(lambda h: h.manifest.published_at > time, floor, head)
         assert after is not None
         if before == 0 and after.generation > 1:
             raise NotFound(
-                f"history before {after.manifest.published_at} was collected", hint=_oldest(kept)
+                f"history before {after.manifest.published_at} was collected", hint=_oldest(floor)
             )
         snapshot = cls(manifests, files, manifests.read(before))
         if after.generation - before > 1:
@@ -121,8 +121,8 @@ class Snapshot:
             row = cls(manifests, files, head).get(at.table, *at.key)
             return row is not None and at.holds(row)
 
-        kept = manifests.kept()
-        first, before = manifests.first_where(holds, kept, manifests.head())
+        floor = manifests.floor()
+        first, before = manifests.first_where(holds, floor, manifests.head())
         if first is None:
             raise NotYet(f"not yet: {at.what}", retry_after_s=1.0)
         if first.generation - before > 1:
@@ -139,11 +139,11 @@ class Snapshot:
             return self
         return type(self)(self._manifests, self.files, head)
 
-    def kept(self, name: str, make: Callable[[], T]) -> T:
+    def cached(self, name: str, make: Callable[[], T]) -> T:
         """What is derived from whole tables of this generation, made once; nobody changes it."""
-        if name not in self._kept:
-            self._kept[name] = make()  # two threads may both make it; what they make is the same
-        return cast(T, self._kept[name])
+        if name not in self._cache:
+            self._cache[name] = make()  # two threads may both make it; what they make is the same
+        return cast(T, self._cache[name])
 
     @property
     def generation(self) -> int:
@@ -161,7 +161,7 @@ class Snapshot:
         """The first kept generation, up to this one, that has the event at a position."""
         if position not in self._generations:
             head, _ = self._manifests.first_where(
-                lambda head: head.manifest.position >= position, self._manifests.kept(), self.head
+                lambda head: head.manifest.position >= position, self._manifests.floor(), self.head
             )
             assert head is not None
             self._generations[position] = head.generation
@@ -360,13 +360,12 @@ def _numbered(manifests: Manifests, number: int) -> Head:
     head = manifests.head()
     if number > head.generation:
         raise NotYet(f"generation {number} does not exist yet; the newest is {head.generation}")
-    raise NotFound(f"generation {number} was collected", hint=_oldest(manifests.kept()))
+    raise NotFound(f"generation {number} was collected", hint=_oldest(manifests.floor()))
 
 
-def _oldest(kept: Floor) -> str:
-    oldest = min((*kept.thinned_numbers(), kept.generation))
-    if oldest == kept.generation:
+def _oldest(floor: Floor) -> str:
+    oldest = min((*floor.thinned_numbers(), floor.generation))
+    if oldest == floor.generation:
         return f"the oldest that is kept is {oldest}"
-    return (
-        f"all from {kept.generation} on are kept, and {len(kept.thinned)} older ones, from {oldest}"
-    )
+    count = len(floor.thinned)
+    return f"all from {floor.generation} on are kept, and {count} older ones, from {oldest}"

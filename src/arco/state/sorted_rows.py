@@ -56,8 +56,8 @@ def latest(
     parts = [pa.Table.from_batches([t]) if isinstance(t, pa.RecordBatch) else t for t in tables]
     merged = pa.concat_tables(parts, promote_options="default")
     if len(parts) == 1:
-        kept = merged if keep_deleted else merged.filter(pc.invert(merged.column("_deleted")))
-        return kept.combine_chunks()
+        result = merged if keep_deleted else merged.filter(pc.invert(merged.column("_deleted")))
+        return result.combine_chunks()
     # Rows are copied once, when it is known which of them stay.
     return merged.take(_newest(merged, key_columns, keep_deleted)).combine_chunks()
 

@@ -189,9 +189,9 @@ class SqlEngine:
                 self._remove_unused()
 
     def _remove_unused(self) -> None:
-        kept = [(file.stat(), file) for file in Path(self.folder.name).glob("*.parquet")]
-        excess = sum(status.st_size for status, _ in kept) - KEPT_BYTES
-        for status, file in sorted(kept, key=lambda item: item[0].st_mtime_ns):
+        cached = [(file.stat(), file) for file in Path(self.folder.name).glob("*.parquet")]
+        excess = sum(status.st_size for status, _ in cached) - KEPT_BYTES
+        for status, file in sorted(cached, key=lambda item: item[0].st_mtime_ns):
             if excess > 0 and file not in self._used:
                 file.unlink(missing_ok=True)
                 excess -= status.st_size

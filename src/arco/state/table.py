@@ -296,8 +296,8 @@ class Table(Generic[R]):
         keys = zip(*[table.column(c).to_pylist() for c in self.key], strict=True)
         rows = self.rows_of(table)
         return {
-            key: (version, None if gone else row)
-            for key, version, gone, row in zip(keys, versions, deleted, rows, strict=True)
+            key: (version, None if is_deleted else row)
+            for key, version, is_deleted, row in zip(keys, versions, deleted, rows, strict=True)
         }
 
     def _value(self, column: str, value: Any) -> Any:

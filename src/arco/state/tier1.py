@@ -116,7 +116,7 @@ class Tier1:
     def _before_admission(self, snapshot: Snapshot, key: str) -> Snapshot:
         position, _ = snapshot.versioned(COMMANDS, (key,), history=False)
         admitted, before = self._manifests.first_where(
-            lambda head: head.manifest.position >= position, self._manifests.kept(), snapshot.head
+            lambda head: head.manifest.position >= position, self._manifests.floor(), snapshot.head
         )
         assert admitted is not None
         earlier = self._manifests.find(before)

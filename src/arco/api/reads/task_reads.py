@@ -76,7 +76,7 @@ def get_task_plan(view: View, visible: Visible, parameters: TaskParameters) -> T
     config = task_config(asset, plan.spec.request.config)
     sql, problem = _filled_in(asset, planned, {k: from_wire(v) for k, v in config.items()})
     inputs = plan.spec.inputs_of(planned)
-    seen = [each for each in inputs if visible.sees_asset(each.asset)]
+    visible_inputs = [each for each in inputs if visible.sees_asset(each.asset)]
     return TaskPlanBody(
         task_id=planned.task_id,
         asset=planned.asset,
@@ -90,8 +90,8 @@ def get_task_plan(view: View, visible: Visible, parameters: TaskParameters) -> T
         sql=sql,
         sql_problem=problem,
         config={name: text_of(value) for name, value in sorted(config.items())},
-        inputs=[_input(view, run.run_id, plan.spec, each) for each in seen],
-        hidden_inputs=len(inputs) - len(seen),
+        inputs=[_input(view, run.run_id, plan.spec, each) for each in visible_inputs],
+        hidden_inputs=len(inputs) - len(visible_inputs),
     )
 
 
