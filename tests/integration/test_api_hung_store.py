@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -203,6 +204,52 @@ def test_a_workspace_whose_store_hangs_is_as_absent_as_one_that_is_not_there(sit
             ]
             answers = {each.result(DEADLINE_S).status for each in sent}
             assert answers == {expected}
+        for each in own:
+            check_problem(each.result(DEADLINE_S))
+
+
+def unsigned(site: Site, tenant: str) -> list[tuple[int, str]]:
+    """What is answered to a signed URL, a task token and a webhook event that are not good."""
+    base = f"/api/v1/workspaces/{tenant}/prod"
+    sent = [
+        ("GET", f"{base}/signed/state/x?expires=99999999999&key=w1&signature={'0' * 64}", {}),
+        ("GET", f"{base}/work/objects/data/x", {"Authorization": "Bearer arco_task_AAAA"}),
+        (
+            "POST",
+            f"{base}/sensors/main/hook/events",
+            {
+                "webhook-id": "one",
+                "webhook-timestamp": str(int(time.time())),
+                "webhook-signature": "v1,AAAA",
+            },
+        ),
+    ]
+    answers = []
+    for method, path, headers in sent:
+        connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=DEADLINE_S)
+        connection.request(method, path, b"" if method == "POST" else None, headers)
+        answer = connection.getresponse()
+        text = re.sub(r'"request_id":"[^"]*"', "", answer.read().decode())
+        answers.append((answer.status, text))
+        connection.close()
+    return answers
+
+
+@pytest.mark.parametrize("was_asked", [True, False], ids=["asked before", "never asked"])
+def test_a_bad_signature_does_not_tell_that_a_workspace_is_there_while_its_store_hangs(
+    site: Site, was_asked: bool
+) -> None:
+    if was_asked:
+        assert unsigned(site, "rival") == unsigned(site, "none")
+    site.stores["rival"].hang()
+    time.sleep(2 * SETTINGS.head_age_s)
+    with ThreadPoolExecutor(60) as clients:
+        own = [clients.submit(site.send, "rival", f"/runs?page_size={n}") for n in range(1, 40)]
+        while not site.stores["rival"].waiting:
+            time.sleep(0.005)
+        absent = unsigned(site, "none")
+        assert [status for status, _ in absent] == [403, 401, 404]
+        assert unsigned(site, "rival") == absent
         for each in own:
             check_problem(each.result(DEADLINE_S))
 

@@ -39,7 +39,9 @@ def test_a_trigger_is_a_request_that_an_orchestrator_plans(
     response = operator.post("/runs", body, Idempotency_Key="one")
     assert response.status_code == 202
     again = operator.post("/runs", body, Idempotency_Key="one")
-    assert again.json()["run_id"] == response.json()["run_id"]
+    assert again.json() == response.json()  # the same generation too: nothing was committed
+    other = operator.post("/runs", {"selection": ["sales.orders"]}, Idempotency_Key="one")
+    assert (other.status_code, other.json()["code"]) == (409, "run_key_conflict")
     assert operator.get("/commands/one")["status"] == "pending"
     company.town.settle()
     assert operator.get(f"/runs/{response.json()['run_id']}")["run"]["state"] == "SUCCEEDED"

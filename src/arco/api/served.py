@@ -23,6 +23,7 @@ from arco.api.reads.objects import ShownObjects
 from arco.api.routes import AtParameters
 from arco.api.security_log import SecurityLog
 from arco.api.views import DerivedState, View
+from arco.api.webhook_refs import WebhookRefs
 from arco.app import Workspace
 from arco.app.commands import Commands
 from arco.app.remote_work import RemoteWork
@@ -35,6 +36,7 @@ from arco.state.sql import SqlEngine
 from arco.storage.signing import Signer
 from arco.times import parse_time
 from arco.transport.task_keys import task_keys
+from servo.contract.manifest import SecretRef
 
 KEPT_GENERATIONS = 16
 KEPT_RUNS = 100_000
@@ -70,6 +72,7 @@ class ServedWorkspace:
         self._newest: Snapshot | None = None
         self._directory: Directory | None = None
         """Keys and roles of the newest snapshot."""
+        self._webhooks = WebhookRefs()
         self._looked_at = self._seen_at = float("-inf")
         self._commits = 0
         """How often something was committed here."""
@@ -91,6 +94,19 @@ class ServedWorkspace:
     def signer(self) -> Signer:
         """Signs URLs of files that this server sends itself."""
         return url_signer(self.tenant, self.name, self.workspace.store, self.workspace.clock)
+
+    def load_keys(self) -> None:
+        """Read what signatures are verified with."""
+        assert self.signer and self.work
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether signatures can be verified without a look at the store."""
+        return "signer" in self.__dict__ and "work" in self.__dict__
+
+    def webhook_secret(self, sensor_id: str) -> SecretRef | None:
+        """What events for a sensor are signed with, as it was seen last; None if it takes none."""
+        return None if self._recent() is None else self._webhooks.secrets.get(sensor_id)
 
     @functools.cached_property
     def sql(self) -> SqlEngine:
@@ -182,8 +198,10 @@ class ServedWorkspace:
         before, now = self._newest, self.workspace.clock.monotonic()
         snapshot = self.workspace.read.snapshot() if before is None else before.refresh()
         directory = Directory.read(snapshot, self._directory)
+        webhooks = self._webhooks.refreshed(snapshot)
         with self._lock:
             self._newest, self._seen_at, self._directory = snapshot, now, directory
+            self._webhooks = webhooks
             if commits == self._commits:
                 self._looked_at = now
         return snapshot

@@ -170,16 +170,16 @@ class ApiServer:
             entry = self._callers.get(credentials, snapshots)
             if entry is not None:
                 return entry.caller
-        await self._wait_for_key_reads()
+        await self.wait_for_key_reads(self.key_workspaces)
         verified_at, caller = await self._key_room.run(lambda: self._looked_up(token))
         if caller is not None and credentials is not None and verified_at is not None:
             self._callers.put(credentials, caller, verified_at)
         return caller
 
-    async def _wait_for_key_reads(self) -> None:
+    async def wait_for_key_reads(self, workspaces: Sequence[ServedWorkspace]) -> None:
         """Wait for looks at keys and roles, as long as authentication waits for them, without a
         thread: those for authentication are few, and a store that hangs must not take them."""
-        reads = [read for each in self.key_workspaces if (read := each.key_read()) is not None]
+        reads = [read for each in workspaces if (read := each.key_read()) is not None]
         futures = [asyncio.wrap_future(future) for future, wait_s in reads if wait_s]
         for future in futures:  # what has failed is raised by who asks for the snapshot
             future.add_done_callback(lambda done: done.cancelled() or done.exception())

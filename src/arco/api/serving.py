@@ -17,6 +17,7 @@ from litestar.types import ASGIApp
 
 from arco.api.connections import bounded_http, connection_limit
 from arco.api.server import ApiServer
+from arco.api.signature_keys import read_all_keys
 from arco.errors import Error, Invalid, Unavailable
 
 LOOK_S = 0.1
@@ -129,7 +130,8 @@ async def _serve(
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):  # uvloop hears of signals alone
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    tasks = [asyncio.create_task(watch()), asyncio.create_task(record())]
+    coroutines = (watch(), record(), read_all_keys(server))
+    tasks = [asyncio.create_task(each) for each in coroutines]
     try:
         await uvicorn_server.serve(sockets=[listening])
     finally:

@@ -26,8 +26,6 @@ from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.problems import ApiError
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer
-from arco.automation.sensor_evaluations import definition_of
-from arco.automation.sensor_tables import SENSORS, SensorStatus
 from arco.clock import Clock
 from arco.errors import NotFound
 from arco.plain_json import plain
@@ -145,26 +143,29 @@ async def receive_event(
     served = server.workspaces.get((path["tenant"], path["workspace"]))
     sensor_id = f"{path['project']}/{path['name']}"
 
-    def receive() -> EventAnswer | None:
-        key = None if served is None else _key(served, secrets, sensor_id)
-        is_signed = event.is_signed_with(_NOBODY if key is None else key)
-        if served is None or key is None or not is_signed or not _is_recent(served, event):
-            return None
-        return _pushed(served, sensor_id, event, caller)
-
     caller = Caller(
         kind="service",
         id=f"webhook:{sensor_id}",
         request_id=exchange.request_id,
         address=exchange.address,
     )
-    answer = await server.in_thread(receive, served)
-    if answer is None:
+    if served is not None:
+        await server.wait_for_key_reads([served])
+
+    def is_signed() -> bool:
+        ref = None if served is None else served.webhook_secret(sensor_id)
+        key = None if ref is None else secrets.key(ref)
+        is_good = event.is_signed_with(_NOBODY if key is None else key)
+        return key is not None and is_good and _is_recent(server.clock, event)
+
+    # Not in the threads of the workspace: a store that hangs may have taken all of them.
+    if not await server.in_thread(is_signed) or served is None:
         server.failed_login(exchange.address)
         raise NotFound(
             "there is no such sensor, or the event is not signed for it",
             hint="sign `id.timestamp.body` with the sensor's secret; the time must be now",
         )
+    answer = await server.in_thread(lambda: _pushed(served, sensor_id, event, caller), served)
     exchange.who = caller
     exchange.workspace = f"{path['tenant']}/{path['workspace']}"
     return Answer(202, msgspec.json.encode(plain(answer)))
@@ -194,16 +195,8 @@ def _decoded(text: str) -> bytes:
         return b""
 
 
-def _key(served: ServedWorkspace, secrets: WebhookSecrets, sensor_id: str) -> bytes | None:
-    row = served.newest().get(SENSORS, sensor_id)
-    if row is None or row.status == SensorStatus.REMOVED or row.kind != "webhook":
-        return None
-    ref = definition_of(row).secret
-    return None if ref is None else secrets.key(ref)
-
-
-def _is_recent(served: ServedWorkspace, event: SignedEvent) -> bool:
-    now = served.workspace.clock.now().replace(tzinfo=UTC).timestamp()
+def _is_recent(clock: Clock, event: SignedEvent) -> bool:
+    now = clock.now().replace(tzinfo=UTC).timestamp()
     return abs(now - int(event.timestamp)) <= WINDOW_S
 
 

@@ -30,6 +30,7 @@ from arco.api.problems import ApiError
 from arco.api.routes import Parameters
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, check_rate
+from arco.api.signature_keys import has_keys
 from arco.api.work import PERMISSION, admitted, worker_id
 from arco.errors import (
     AlreadyExists,
@@ -113,8 +114,8 @@ class Objects:
         token = bearer_token(headers, is_read=False)
         at = request.scope["path_params"]["tenant"], request.scope["path_params"]["workspace"]
         of_task = server.workspaces.get(at)
-        if of_task is not None:
-            work = await server.in_thread(lambda: of_task.work, of_task)
+        if of_task is not None and await has_keys(server, of_task):
+            work = of_task.work
             if work.is_task_token(token):
                 server.check_address(exchange.address)
                 try:

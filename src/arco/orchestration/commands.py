@@ -60,7 +60,7 @@ from arco.orchestration.removals import check_removals
 from arco.orchestration.run_requests import check_run_key, packed_request, request_fingerprint
 from arco.orchestration.schema_deploy import BreakAcceptance, check_schemas
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
-from arco.orchestration.tables import RUN_KEYS, DeploymentRow, RunRow, TaskRow
+from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS, DeploymentRow, RunRow, TaskRow
 from arco.state.core import Core
 from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
@@ -328,24 +328,26 @@ class OrchestrationCommands:
         """
         check_run_key(run_key)
         key = run_key or self._request_key(kind, request)
-
-        def build(snapshot: Snapshot) -> RunRequested:
-            if not OrchestrationReader(snapshot).is_key_used(key):
-                self._planner.spec(snapshot, request, until)
-            return RunRequested(
-                request_key=key,
-                fingerprint=request_fingerprint(request),
-                kind=kind,
-                reference=reference,
-                run_id=self._ids(),
-                until=until,
-                timeout_s=0 if timeout is None else int(timeout.total_seconds()),
-                priority=priority,
-                **packed_request(request),
-            )
-
-        done, snapshot = self._tier1.decide(build, actor=self._actor)
-        row = OrchestrationReader(snapshot).run_request(key)
+        fingerprint = request_fingerprint(request)
+        before = self._snapshot()
+        _, row = before.versioned(RUN_REQUESTS, (key,), history=False)
+        if row is not None and row.fingerprint == fingerprint:
+            return Requested(key, row.run_id, row.state, before.generation)
+        if row is None and not OrchestrationReader(before).is_key_used(key):
+            self._planner.spec(before, request, until)
+        event = RunRequested(
+            request_key=key,
+            fingerprint=fingerprint,
+            kind=kind,
+            reference=reference,
+            run_id=self._ids(),
+            until=until,
+            timeout_s=0 if timeout is None else int(timeout.total_seconds()),
+            priority=priority,
+            **packed_request(request),
+        )
+        done, after = self._tier1.decide(event, actor=self._actor, before=before)
+        row = OrchestrationReader(after).run_request(key)
         return Requested(key, row.run_id, row.state, done.generation)
 
     def _request_key(self, kind: str, request: PlanRequest) -> str:

@@ -158,9 +158,11 @@ class OrchestrationReader(RunListReader):
         return matching[0] if len(matching) == 1 else None
 
     def is_key_used(self, run_key: str) -> bool:
-        """Whether a run or a request has the key."""
-        get = self.snapshot.get
-        return bool(get(RUN_KEYS, run_key) or get(RUN_REQUESTS, run_key))
+        """Whether a run or a request has the key, as far as folds know: history is not read."""
+        versioned = self.snapshot.versioned
+        _, run = versioned(RUN_KEYS, (run_key,), history=False)
+        _, request = versioned(RUN_REQUESTS, (run_key,), history=False)
+        return run is not None or request is not None
 
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)

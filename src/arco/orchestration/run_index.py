@@ -43,6 +43,7 @@ class RunIndex:
         self._ids = rows.column("run_id").combine_chunks()
         self._states = rows.column("state").combine_chunks().dictionary_encode()
         self._by_namespace: dict[str, array[int]] = {}
+        self._last: tuple[Collection[str] | None, Sequence[int]] = (None, ())
         if "namespaces" in rows.column_names:
             column = rows.column("namespaces").combine_chunks()
         else:  # files of earlier versions
@@ -56,6 +57,10 @@ class RunIndex:
     def nbytes(self) -> int:
         lists = sum(200 + len(places) * places.itemsize for places in self._by_namespace.values())
         return int(self._ids.nbytes + self._states.nbytes + 8 * len(self.ages) + lists)
+
+    @property
+    def has_unnamed(self) -> bool:
+        return len(self._unnamed) > 0
 
     @property
     def is_useful(self) -> bool:
@@ -83,12 +88,15 @@ class RunIndex:
         return places
 
     def _of(self, namespaces: Collection[str]) -> Sequence[int]:
-        lists = [each for name in namespaces if (each := self._by_namespace.get(name))]
-        if self._unnamed:
-            lists.append(self._unnamed)
-        if len(lists) < 2:
-            return lists[0] if lists else ()
-        return sorted(set().union(*lists))
+        """Places in their order. Those that were asked for last are kept: pages follow pages."""
+        last, places = self._last
+        if last != namespaces:
+            lists = [each for name in namespaces if (each := self._by_namespace.get(name))]
+            if self._unnamed:
+                lists.append(self._unnamed)
+            places = sorted(set().union(*lists)) if len(lists) > 1 else [*lists[0]] if lists else []
+            self._last = namespaces, places
+        return places
 
 
 class RunDay(NamedTuple):

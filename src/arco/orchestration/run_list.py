@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from arco.orchestration.newest_rows import Choose, SortedRows
 from arco.orchestration.newest_rows import in_states as only_in_states
 from arco.orchestration.projects import DeploymentReader
-from arco.orchestration.run_index import KeepRow, hot_index, run_days
+from arco.orchestration.run_index import KeepRow, RunIndex, hot_index, run_days
 from arco.orchestration.states import RUN_ACTIVE
 from arco.orchestration.tables import RUNS, TASKS, RunRow
 from arco.state.days import history_stretches, hot_stretch
@@ -29,9 +30,20 @@ class RunWindow(NamedTuple):
     since: datetime | None
     choose: Choose | None
     in_states: Collection[str]
+    matches: Callable[[RunRow], bool] | None
 
     def of(self, rows: SortedRows[RunRow]) -> Iterator[RunRow]:
-        return rows.following(self.after, self.since, self.choose)
+        following = rows.following(self.after, self.since, self.choose)
+        return following if self.matches is None else filter(self.matches, following)
+
+    def matching(self, rows: Iterator[RunRow], index: RunIndex) -> Iterator[RunRow]:
+        """Of rows that an index gave: those that name their namespaces match."""
+        if self.matches is None or not index.has_unnamed:
+            return rows
+        return filter(self._matches_unnamed, rows)
+
+    def _matches_unnamed(self, row: RunRow) -> bool:
+        return row.namespaces is not None or self.matches is None or self.matches(row)
 
 
 class RunList(NamedTuple):
@@ -59,26 +71,23 @@ class RunListReader(DeploymentReader):
         and match. They are those that follow the run with this creation time and id, `after`.
         `choose` leaves out many that do not match at once.
 
-        `namespaces`: those that match have a task of one of them, and are looked for by an index
-        where there is one; `keep` keeps rows that it was asked for.
+        `namespaces`: those that match have a task of one of them, and are looked for by an index;
+        `matches` is asked of runs that do not name theirs. `keep` keeps rows that were read.
 
         Files of history are opened a day at a time, until there are `limit` runs that no
         earlier day can have a newer one than.
         """
         only_active = bool(in_states) and RUN_ACTIVE.issuperset(in_states)
         chosen: list[RunRow] = []
-        window = RunWindow(after, since, choose, in_states)
+        window = RunWindow(after, since, choose, in_states, matches)
         if namespaces is None:
             stretches = self._sorted_runs(window)
         else:
             stretches = self._indexed_runs(window, namespaces, keep)
         for rows, rest_before in stretches:
-            matching = (
-                row
-                for row in rows
-                if (matches is None or matches(row)) and self._has_asset(row, asset_key)
-            )
-            chosen = _newest_of(chosen, matching, limit + 1)
+            if asset_key:
+                rows = (row for row in rows if self._has_asset(row, asset_key))
+            chosen = _newest_of(chosen, iter(rows), limit + 1)
             # What is still to come ended before that time, and was created before it ended.
             if rest_before is None or only_active or (since is not None and rest_before <= since):
                 break
@@ -106,21 +115,23 @@ class RunListReader(DeploymentReader):
     ) -> Iterator[RunStretch]:
         """The same of some namespaces, where an index has them."""
         snapshot, files = self.snapshot, self.snapshot.files
-        after, since, _, in_states = window
+        after, since, _, in_states, _ = window
         hot, rest_before = self._hot_runs()
         index = snapshot.cached("run index", lambda: hot_index(hot))
         if index.is_useful:
-            yield hot.rows_at(index.places(namespaces, in_states, after, since)), rest_before
+            places = index.places(namespaces, in_states, after, since)
+            yield window.matching(hot.rows_at(places), index), rest_before
         else:
             yield window.of(self._hot_runs(in_states)[0]), rest_before
         for day in snapshot.cached("days of runs", lambda: run_days(snapshot)):
             index = day.run_index(files)
             if index.is_useful:
                 places = index.places(namespaces, in_states, after, since)
-                yield day.rows_at(files, index, keep, places) if places else (), day.rest_before
+                rows = day.rows_at(files, index, keep, places) if places else iter(())
+                yield window.matching(rows, index), day.rest_before
             else:
-                rows = only_in_states(snapshot.rows_of_day(RUNS, day.last, (), None), in_states)
-                yield window.of(_sorted(rows)), day.rest_before
+                history = snapshot.rows_of_day(RUNS, day.last, (), None)
+                yield window.of(_sorted(only_in_states(history, in_states))), day.rest_before
 
     def _has_asset(self, row: RunRow, asset_key: str) -> bool:
         if not asset_key:
@@ -131,13 +142,15 @@ class RunListReader(DeploymentReader):
 def _newest_of(chosen: list[RunRow], rows: Iterator[RunRow], count: int) -> list[RunRow]:
     """So many rows of two lists, the newest first. No more of the second are read than needed."""
     key = attrgetter("created_at", "run_id")
-    last = key(chosen[-1]) if chosen else ()
-    added: list[RunRow] = []
-    for row in rows:
-        if len(chosen) + len(added) >= count and (len(added) >= count or key(row) < last):
+    added = list(islice(rows, count - len(chosen)))
+    while chosen and len(added) < count:  # others must be newer than the oldest that is chosen
+        row = next(rows, None)
+        if row is None or key(row) < key(chosen[-1]):
             break
         added.append(row)
-    return sorted(chosen + added, key=key, reverse=True)[:count] if added else chosen
+    if not chosen or not added or key(added[0]) < key(chosen[-1]):
+        return (chosen + added)[:count]
+    return sorted(chosen + added, key=key, reverse=True)[:count]
 
 
 def _sorted(rows: pa.Table) -> SortedRows[RunRow]:

@@ -71,8 +71,10 @@ class Tier1:
         idempotency_key: str = "",
         actor: str = "",
         along: Sequence[Payload] = (),
+        before: Snapshot | None = None,
     ) -> tuple[Acknowledged, Snapshot]:
-        """The same, with the generation that has its effect.
+        """The same, with the generation that has its effect. `before`: the newest one, where it
+        has just been read.
 
         `along` are facts that belong to it: one batch with it, and after it in the log.
 
@@ -85,7 +87,7 @@ class Tier1:
             return command if isinstance(command, Payload) else command(snapshot)
 
         idempotency_key = idempotency_key or next(self._keys)
-        before = Snapshot.open(self._manifests, self._files)
+        before = before or Snapshot.open(self._manifests, self._files)
         if idempotency_key and self._remembered(before, idempotency_key):
             then = self._before_admission(before, idempotency_key)
             return self._answer(before, build(then), idempotency_key, ""), before

@@ -20,7 +20,6 @@ from arco.api.run_visibility import (
     ASKED_OF_RUN,
     require_run,
     seen_places,
-    sees_listed_run,
     sees_run,
     sees_whole_run,
 )
@@ -91,7 +90,7 @@ def list_runs(
         asset_key=parameters.asset,
         since=since,
         after=after,
-        matches=None if visible.all else lambda row: sees_listed_run(view, visible, row),
+        matches=None if visible.all else lambda row: sees_run(view, visible, row),
         choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
         namespaces=visible.namespaces,
         keep=view.kept_run,
