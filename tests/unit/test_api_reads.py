@@ -11,6 +11,7 @@ import pytest
 
 from arco.api.application import make_app
 from arco.api.table import READS, ROUTES
+from arco.orchestration.plan import PlanRequest
 from arco.security.permissions import Role
 from tests.kit.api import BASE, ApiWorld, Company
 
@@ -303,6 +304,33 @@ def test_a_run_names_its_namespaces_only_to_those_who_see_all_of_its_tasks() -> 
     for run in (viewer.get(f"/runs/{run_id}")["run"], listed[run_id]):
         assert (run["is_partial"], run["namespaces"]) == (True, None)
     world.close()
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_requests_and_audit_records_are_listed_by_visible_namespaces(
+    company: Company, world: ApiWorld, size: int
+) -> None:
+    requests = company.town.fresh().commands.orchestration.request
+    selections = [("sales.total",), ("hr.salaries",), ("sales.total", "hr.report"), ("*",)]
+    for number, selection in enumerate(selections):
+        requests(PlanRequest(selection=selection), run_key=f"listed-{number}")
+    excluding = PlanRequest(selection=("sales.total",), exclude=("hr.report",))
+    requests(excluding, run_key="excluding")
+    admin = world.client(Role.ADMIN, "sales")
+    listed = [row["request_key"] for row in admin.pages("/requests", size)]
+    assert "listed-0" in listed
+    whole = {row["request_key"]: row["request"] for row in world.owner.pages("/requests", 100)}
+    assert listed == [
+        key
+        for key, asked in whole.items()
+        if all(term.startswith("sales.") for term in (*asked["selection"], *asked["exclude"]))
+    ]
+    records = world.owner.pages("/audit", 100)
+    expected = [row["record_id"] for row in records if row["namespace"] == "sales"]
+    assert [row["record_id"] for row in admin.pages("/audit", size)] == expected != []
+    assert [row["record_id"] for row in world.owner.pages("/audit", 7)] == [
+        row["record_id"] for row in records
+    ]
 
 
 @pytest.mark.parametrize("text", ["hr.pay", "a\nhr.pay", "\u0001hr.pay", f"{'x' * 300} hr.pay"])

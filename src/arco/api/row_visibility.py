@@ -6,6 +6,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from arco.api.reads.catalog import asset_names
 from arco.api.run_visibility import sees_run, sees_whole_run
 from arco.api.views import View
@@ -128,6 +131,18 @@ class RowVisibility:
         everything may stand for any asset."""
         names = [term.strip("+0123456789") for term in terms]
         return self.visible.all or all(":" not in n and self.visible.sees_asset(n) for n in names)
+
+    def selected_rows(self, rows: pa.Table) -> pa.Table:
+        """Without those rows whose column `selection` has a term that is not visible."""
+        if self.visible.all:
+            return rows
+        column = rows.column("selection").combine_chunks()
+        terms = pc.list_flatten(column)
+        hidden = [term for term in terms.unique().to_pylist() if not self.selection([term])]
+        is_hidden = pc.is_in(terms, pa.array(hidden, pa.string()))
+        places = pa.array(range(rows.num_rows), pa.int64())
+        hidden_places = pc.list_parent_indices(column).filter(is_hidden)
+        return rows.filter(pc.invert(pc.is_in(places, hidden_places)))
 
     def request(self, request: str) -> bool:
         """A request for a run, as JSON."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.catalog.reader import CodeDeclaration
@@ -129,12 +130,15 @@ class OrchestrationReader(RunListReader):
         in_states: Collection[str] = (),
         after: tuple[datetime, str] | None = None,
         matches: Callable[[RunRequestRow], bool] | None = None,
+        choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     ) -> tuple[list[RunRequestRow], bool]:
         """The newest requests that match, and whether there are no others. They are those that
-        follow the request with this time and key, `after`."""
+        follow the request with this time and key, `after`. `choose` leaves out many that do not
+        match at once."""
         chosen: list[RunRequestRow] = []
         for rows, rest_before in newest_first(self.snapshot, RUN_REQUESTS):
-            rows = following(only_in_states(rows, in_states), after, "requested_at", "request_key")
+            rows = choose(only_in_states(rows, in_states))
+            rows = following(rows, after, "requested_at", "request_key")
             newest = [("requested_at", "descending"), ("request_key", "descending")]
             if matches is None:
                 chosen += first_rows(RUN_REQUESTS, rows, newest, limit + 1)

@@ -69,6 +69,7 @@ def list_requests(
         in_states=in_states,
         after=after,
         matches=None if visible.all else lambda row: sees_request(view, visible, row),
+        choose=RowVisibility(view, visible).selected_rows,
     )
     for row in rows:
         yield (row.requested_at, row.request_key), request_body(row)

@@ -22,7 +22,6 @@ from arco.security.permissions import Permission, Role
 from arco.security.reader import AuditFilter, SecurityReader
 from arco.security.tables import AUDIT, ApiKeyRow, AuditRow, RoleBindingRow
 from arco.security.visibility import Visible
-from arco.state.days import newest_rows
 from arco.times import parse_time
 
 
@@ -148,15 +147,9 @@ def list_audit(
         request_id=parameters.request_id,
         since=parse_time(parameters.since, published) if parameters.since else None,
     )
-    after: Any = window.after
-
-    def matches(row: AuditRow) -> bool:
-        is_seen = _sees_record(visible, row)
-        follows = after is None or (row.recorded_at, row.record_id) < after
-        return is_seen and follows and conditions.matches(row)
-
-    rows = newest_rows(
-        view.snapshot, AUDIT, matches=matches, limit=window.limit, since=conditions.since
+    before = None if window.after is None else int(str(window.after[1]))
+    rows = SecurityReader(view.snapshot).audit(
+        conditions, limit=window.limit, before=before, visible=visible
     )
     for row in rows:
         yield (row.recorded_at, row.record_id), row
