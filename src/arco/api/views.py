@@ -14,7 +14,6 @@ from arco.errors import NotFound
 from arco.log.envelope import EventTypes
 from arco.log.head import Manifests
 from arco.orchestration.reader import Library
-from arco.orchestration.tables import RunRow
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
 from arco.security.visibility import NOTHING, Visible
@@ -156,9 +155,9 @@ class View:
         """Made once for all generations: of what never changes."""
         return self._lasting.get((self.tenant, self.workspace, key), make)
 
-    def kept_run(self, name: Hashable, read: Callable[[], RunRow]) -> RunRow:
-        """A run of a history file, by a name that tells the file too."""
-        return self._run_rows.get(name, read)
+    def keep_of_runs(self, name: Hashable, make: Callable[[], T], /) -> T:
+        """Something of a history file of runs, by a name that tells the file too."""
+        return self._run_rows.get(name, make)
 
     def once_many(
         self, kind: str, ids: Sequence[str], make: Callable[[list[str]], Mapping[str, T]]

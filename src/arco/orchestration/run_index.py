@@ -12,11 +12,12 @@ the reader looks at its tasks. Where a stretch has many of them an index is of n
 from __future__ import annotations
 
 import bisect
+import sys
 from array import array
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +33,18 @@ from arco.state.sorted_rows import latest
 FEW: Final = 64
 """Up to so many runs of a stretch may not name their namespaces."""
 
-KeepRow = Callable[[Hashable, Callable[[], RunRow]], RunRow]
-"""Keeps rows that never change, by what tells them apart."""
+T = TypeVar("T")
+
+
+class Keep(Protocol):
+    """Keeps what never changes, by what tells it apart."""
+
+    def __call__(self, name: Hashable, make: Callable[[], T], /) -> T: ...
+
+
+def make_again(name: Hashable, make: Callable[[], T], /) -> T:
+    """Keeps nothing."""
+    return make()
 
 
 class RunIndex:
@@ -51,12 +62,17 @@ class RunIndex:
         self._unnamed = array("I", pc.indices_nonzero(column.is_null()).to_pylist())
         names, places = pc.list_flatten(column), pc.list_parent_indices(column)
         for name, place in zip(names.to_pylist(), places.to_pylist(), strict=True):
-            self._by_namespace.setdefault(name, array("I")).append(place)
+            self._by_namespace.setdefault(sys.intern(name), array("I")).append(place)
 
     @property
     def nbytes(self) -> int:
         lists = sum(200 + len(places) * places.itemsize for places in self._by_namespace.values())
         return int(self._ids.nbytes + self._states.nbytes + 8 * len(self.ages) + lists)
+
+    @property
+    def namespaces(self) -> frozenset[str] | None:
+        """Of all runs; None if some do not name theirs."""
+        return None if self._unnamed else frozenset(self._by_namespace)
 
     @property
     def has_unnamed(self) -> bool:
@@ -112,8 +128,13 @@ class RunDay(NamedTuple):
     def run_index(self, files: Files) -> RunIndex:
         return files.derived(f"{self.name}#run index", lambda: _index_of_files(files, self.refs))
 
+    def has_none(self, files: Files, namespaces: Collection[str], keep: Keep) -> bool:
+        """Whether no run is of one of the namespaces. The names are kept longer than the index."""
+        names = keep((self.name, "namespaces"), lambda: self.run_index(files).namespaces)
+        return names is not None and names.isdisjoint(namespaces)
+
     def rows_at(
-        self, files: Files, index: RunIndex, keep: KeepRow, places: Sequence[int]
+        self, files: Files, index: RunIndex, keep: Keep, places: Sequence[int]
     ) -> Iterator[RunRow]:
         for place in places:
             yield keep((self.name, place), partial(self._read, files, index, place))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from arco.orchestration.newest_rows import Choose, SortedRows
 from arco.orchestration.newest_rows import in_states as only_in_states
 from arco.orchestration.projects import DeploymentReader
-from arco.orchestration.run_index import KeepRow, RunIndex, hot_index, run_days
+from arco.orchestration.run_index import Keep, RunIndex, hot_index, make_again, run_days
 from arco.orchestration.states import RUN_ACTIVE
 from arco.orchestration.tables import RUNS, TASKS, RunRow
 from arco.state.days import history_stretches, hot_stretch
@@ -65,14 +65,14 @@ class RunListReader(DeploymentReader):
         matches: Callable[[RunRow], bool] | None = None,
         choose: Choose | None = None,
         namespaces: Collection[str] | None = None,
-        keep: KeepRow = lambda name, read: read(),
+        keep: Keep = make_again,
     ) -> RunList:
         """The newest runs that were created since a time, are in a state, or have an asset's task,
         and match. They are those that follow the run with this creation time and id, `after`.
         `choose` leaves out many that do not match at once.
 
         `namespaces`: those that match have a task of one of them, and are looked for by an index;
-        `matches` is asked of runs that do not name theirs. `keep` keeps rows that were read.
+        `matches` is asked of runs that do not name theirs. `keep` keeps what was read of history.
 
         Files of history are opened a day at a time, until there are `limit` runs that no
         earlier day can have a newer one than.
@@ -111,7 +111,7 @@ class RunListReader(DeploymentReader):
         return read() if in_states else self.snapshot.cached("sorted runs", read)
 
     def _indexed_runs(
-        self, window: RunWindow, namespaces: Collection[str], keep: KeepRow
+        self, window: RunWindow, namespaces: Collection[str], keep: Keep
     ) -> Iterator[RunStretch]:
         """The same of some namespaces, where an index has them."""
         snapshot, files = self.snapshot, self.snapshot.files
@@ -124,6 +124,9 @@ class RunListReader(DeploymentReader):
         else:
             yield window.of(self._hot_runs(in_states)[0]), rest_before
         for day in snapshot.cached("days of runs", lambda: run_days(snapshot)):
+            if day.has_none(files, namespaces, keep):
+                yield (), day.rest_before
+                continue
             index = day.run_index(files)
             if index.is_useful:
                 places = index.places(namespaces, in_states, after, since)

@@ -93,7 +93,7 @@ def list_runs(
         matches=None if visible.all else lambda row: sees_run(view, visible, row),
         choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
         namespaces=visible.namespaces,
-        keep=view.kept_run,
+        keep=view.keep_of_runs,
     )
     for row in page.rows:
         yield (row.created_at, row.run_id), _body(view, visible, row)
