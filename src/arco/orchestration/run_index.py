@@ -99,9 +99,16 @@ class RunIndex:
             return ()
         places = self._of(namespaces)
         places = places[bisect.bisect_left(places, start) : bisect.bisect_left(places, end)]
-        if in_states:
-            return [place for place in places if self._states[place].as_py() in in_states]
+        if in_states and places:
+            chosen = self._in_states(in_states)
+            return [place for place in places if place in chosen]
         return places
+
+    def _in_states(self, in_states: Collection[str]) -> set[int]:
+        states = self._states.dictionary.to_pylist()
+        codes = [code for code, state in enumerate(states) if state in in_states]
+        is_chosen = pc.is_in(self._states.indices, pa.array(codes, self._states.indices.type))
+        return set(pc.indices_nonzero(is_chosen).to_pylist())
 
     def _of(self, namespaces: Collection[str]) -> Sequence[int]:
         """Places in their order. Those that were asked for last are kept: pages follow pages."""
