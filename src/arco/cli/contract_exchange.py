@@ -73,7 +73,7 @@ def export(
 
 def _format(session: Session, given: str, output: Path | None) -> Literal["yaml", "json"]:
     if given not in ("", "yaml", "json"):
-        raise Invalid(f"{given!r} is no format", hint="give yaml or json")
+        raise Invalid(f"{given!r} is not a format", hint="give yaml or json")
     by_name = output is not None and output.suffix.lower() == ".json"
     return "json" if given == "json" or (not given and (session.json or by_name)) else "yaml"
 
