@@ -13,7 +13,7 @@ export function learnGeneration(at: Workspace, generation: number | undefined): 
   for (const listener of listeners) listener();
 }
 
-/** Answers that were asked for while the page's code was loading, for who asks first. */
+/** Of who asked first, while the code of the page was loading. */
 const early = new Map<string, Promise<number>>();
 
 /** Asks the server, before a page is there that will ask the same. */

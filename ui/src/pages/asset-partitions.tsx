@@ -1,5 +1,5 @@
 /** Partitions of an asset as ranges: a picture, and a table of the ranges. */
-import { useDeferredValue } from "react";
+import { useEffect, useState } from "react";
 import { useRead } from "../api/hooks";
 import { Empty, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
@@ -18,8 +18,9 @@ export function AssetPartitions({ asset, brief = false }: { asset: string; brief
   const hasMore = data !== undefined && data.next_offset !== null;
   const picture = useRead("/assets/{asset}/partition-map", { path: { asset }, query: pictureQuery, enabled: hasMore || !brief });
   const error = result.error ?? (hasMore ? picture.error : null);
-  // The picture is painted first, then the table.
-  const ranges = useDeferredValue(data?.ranges, undefined);
+  // The picture is painted first; the table, when the browser is at rest.
+  const isAtRest = useRestAfter(data !== undefined);
+  const ranges = isAtRest ? data?.ranges : undefined;
   return (
     <>
       <Panel
@@ -70,4 +71,17 @@ export function AssetPartitions({ asset, brief = false }: { asset: string; brief
       ) : null}
     </>
   );
+}
+
+/** True once the browser has had nothing else to do after something was there. */
+function useRestAfter(isThere: boolean): boolean {
+  const [isAtRest, setAtRest] = useState(false);
+  useEffect(() => {
+    if (!isThere) return;
+    const rest = () => setAtRest(true);
+    if (!("requestIdleCallback" in window)) return void setTimeout(rest, 200);
+    const waiting = requestIdleCallback(rest, { timeout: 500 });
+    return () => cancelIdleCallback(waiting);
+  }, [isThere]);
+  return isAtRest;
 }

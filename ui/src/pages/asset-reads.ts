@@ -9,8 +9,7 @@ export const pictureQuery = { cells: CELLS };
 
 export function earlyOfAsset({ asset = "" }: Record<string, string>, view: string | undefined): EarlyRead[] {
   const path = { asset };
-  const reads = [earlyRead("/assets/{asset}", { path })];
-  if (view === undefined || view === "partitions") reads.push(earlyRead("/assets/{asset}/partitions", { path, query: rangesQuery }));
-  if (view === "partitions") reads.push(earlyRead("/assets/{asset}/partition-map", { path, query: pictureQuery }));
-  return reads;
+  const asked = earlyRead("/assets/{asset}", { path });
+  if (view !== "partitions") return [asked];
+  return [asked, earlyRead("/assets/{asset}/partitions", { path, query: rangesQuery }), earlyRead("/assets/{asset}/partition-map", { path, query: pictureQuery })];
 }
