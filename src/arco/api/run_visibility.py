@@ -46,8 +46,8 @@ def _read(view: View, run_id: str) -> frozenset[str]:
 
 
 def seen_places(view: View, visible: Visible, rows: pa.Table) -> list[int]:
-    """Which of these rows of runs the caller may see. Namespaces of many are read together: of
-    files with tasks those are opened that may hold one of these runs, each once."""
+    """Which of these rows of runs the caller may see. Namespaces of many runs are read together:
+    each file that may hold tasks of these runs is opened once."""
     runs = list(
         zip(rows.column("run_id").to_pylist(), rows.column("state").to_pylist(), strict=True)
     )

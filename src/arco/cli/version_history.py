@@ -1,4 +1,5 @@
-"""`servo partitions history` and `servo partitions files`: what became of versions."""
+"""`servo partitions history` and `servo partitions files`: the history and the files of
+versions."""
 
 from __future__ import annotations
 
