@@ -1,5 +1,4 @@
-"""The outermost layer: request ids, limits on headers, hosts, security headers, the access log, and
-cached answers."""
+"""The outermost layer: request ids, limits, hosts, security headers, access log, cached answers."""
 
 from __future__ import annotations
 

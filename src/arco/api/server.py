@@ -159,8 +159,7 @@ class ApiServer:
         return NOTHING if caller is None else caller.at(*at).where(permission)
 
     async def _known(self, token: str, request: Request[Any, Any, Any]) -> Caller | None:
-        """The caller of a token; in a thread, unless it is cached: keys of an issuer may be
-        fetched.
+        """The caller of a token; in a thread, unless cached: keys of an issuer may be fetched.
 
         The workspace of the request makes no difference: a hidden workspace whose store hangs is
         answered like a missing one.
@@ -320,8 +319,7 @@ class ApiServer:
         return Answer(route.status, msgspec.json.encode(document), headers=answered)
 
     async def body(self, request: Request[Any, Any, Any], limit: int | None = None) -> bytes:
-        """Of a request, up to a limit, within a time. Its memory is released when the request has
-        been answered."""
+        """Of a request, with limits of size and time. Counts as used memory until the answer."""
         limit = limit or self.settings.body_bytes
         exchange = exchange_of(request.scope)
         encoding = RequestHeaders(request.scope).get("content-encoding") or "identity"

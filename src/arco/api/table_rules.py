@@ -1,5 +1,4 @@
-"""Which rows of a table are visible to a caller who does not see the whole workspace: a rule for
-each table.
+"""Rules for each table: which rows a caller without access to the whole workspace may see.
 
 All rules are here. SQL (`query.py`) and rows for programs elsewhere (`rows.py`) filter with these
 rules, and routes that list the same things ask the same questions (`seen.py`). A table is seen

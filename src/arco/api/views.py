@@ -27,8 +27,7 @@ KEPT = 32
 
 
 class DerivedState:
-    """A bounded cache of what readers derive from whole tables, by generation: sorted keys,
-    indexes.
+    """A bounded cache of values derived from whole tables, by generation: sorted keys, indexes.
 
     Values are shared by requests, and must not be changed.
     """
@@ -101,8 +100,7 @@ class View:
         self.types = types
         """Of events of the log."""
         self.is_current = is_current
-        """Whether it was the newest, so that the answer includes the current state outside
-        tables."""
+        """Whether it was the newest: then answers include the state outside of tables."""
         self._derived = derived
         self._lasting = lasting
         self.tables = tables or {}

@@ -242,8 +242,7 @@ class Objects:
     async def _pass_through(
         self, request: Request[Any, Any, Any], store: Store, path: str, length: int | None
     ) -> None:
-        """Write a body in parts, without holding all of it in memory: visible completely, or not at
-        all."""
+        """Write a body in parts, without holding all of it in memory. It is visible at the end."""
         passing: queue.Queue[Any] = queue.Queue(maxsize=4)
         loop = asyncio.get_running_loop()
 

@@ -14,8 +14,7 @@ import os
 
 ARENAS = 2
 MAPPED_BYTES = 128 << 10
-"""Larger buffers are mapped, and returned when they are freed. A fixed value is not adjusted by
-glibc."""
+"""Larger buffers are mapped, and returned when they are freed. glibc keeps a fixed value."""
 CACHED_BYTES = 6 << 20
 """Maximum of decoded files in memory: a fifth of that of a command."""
 

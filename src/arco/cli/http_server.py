@@ -161,8 +161,7 @@ def build_server(
     is_local: bool,
     development: Callable[[], DevelopmentState] | None = None,
 ) -> HttpServer:
-    """The API of these workspaces, with all kinds of authentication; a local server also has local
-    access."""
+    """The API of these workspaces, with all authenticators; a local server has local access too."""
     served = [ServedWorkspace(each, settings) for each in workspaces]
     keyed = [*served, *_tenant_workspaces(session, served, settings)]
     clock = workspaces[0].clock

@@ -1,5 +1,4 @@
-"""`servo partitions history` and `servo partitions files`: the history and the files of
-versions."""
+"""`servo partitions history` and `servo partitions files`: history and files of versions."""
 
 from __future__ import annotations
 
