@@ -179,17 +179,17 @@ class SensorDefinition:
 
 
 def sensor(
+    name: str = "",
     *,
     selection: Sequence[str | Declaration],
     interval: Duration = "1m",
     timeout: Duration = "1m",
-    name: str = "",
     secrets: Mapping[str, str] | None = None,
 ) -> Callable[[SensorFunction], SensorDefinition]:
     """Declare that a function decides when the selection runs.
 
     It is called every `interval`, in a process of a worker, which is ended after `timeout`.
-    `secrets` are references, as of `@asset`.
+    Without a `name` it has that of the function. `secrets` are references, as of `@asset`.
     """
 
     def decorate(function: SensorFunction) -> SensorDefinition:

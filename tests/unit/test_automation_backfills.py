@@ -346,6 +346,7 @@ def test_a_backfill_that_means_nothing_is_refused_and_changes_nothing() -> None:
     text = DAYS + "\n@asset(namespace='city')\ndef alone() -> None: ..."
     town = BackfillTown(text)
     assert refusal(town) == "city.days: no periods of 'date' are given"
+    assert refusal(town, "hour=3") == "the selected assets have no dimension 'hour'"
     assert "is not over yet" in refusal(town, "date=2099-01-01")
     assert "there is no asset" in refusal(town, JANUARY, selection="city.dais")
     assert refusal(town, JANUARY, selection="city.alone city.days") == (

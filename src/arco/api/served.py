@@ -38,6 +38,8 @@ from arco.transport.task_keys import task_keys
 
 KEPT_GENERATIONS = 16
 KEPT_RUNS = 100_000
+KEPT_RUN_ROWS = 4_000
+"""Of runs that callers of some namespaces have listed; a row takes about 2 KiB."""
 KEYS_WAIT_S = 1.0
 """How long requests for other workspaces wait for the keys of one whose store hangs."""
 
@@ -60,6 +62,7 @@ class ServedWorkspace:
         self._settings = settings
         self._derived = DerivedState()
         self._lasting = DerivedState(KEPT_RUNS)
+        self._run_rows = DerivedState(KEPT_RUN_ROWS)
         self.tables = {str(table): table for table in workspace.tables}
         self.change_files = ChangeFiles()
         self.objects = ShownObjects(workspace.store)
@@ -239,6 +242,7 @@ class ServedWorkspace:
             is_current=is_current,
             derived=self._derived,
             lasting=self._lasting,
+            run_rows=self._run_rows,
             tables=self.tables,
             caller=caller,
         )

@@ -307,7 +307,9 @@ class ApiServer:
             finally:
                 served.look_again()
             document = {"generation": outcome.generation, **plain(outcome.body)}
-            return outcome, without_hidden_names(served.view(AtParameters()), visible, document)
+            if not visible.all:
+                document = without_hidden_names(served.view(AtParameters()), visible, document)
+            return outcome, document
 
         outcome, document = await self.in_thread(call, served)
         answered = {"Arco-Generation": str(outcome.generation)}

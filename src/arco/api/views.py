@@ -14,6 +14,7 @@ from arco.errors import NotFound
 from arco.log.envelope import EventTypes
 from arco.log.head import Manifests
 from arco.orchestration.reader import Library
+from arco.orchestration.tables import RunRow
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
 from arco.security.visibility import NOTHING, Visible
@@ -84,6 +85,7 @@ class View:
         is_current: bool,
         derived: DerivedState,
         lasting: DerivedState,
+        run_rows: DerivedState,
         tables: Mapping[str, Table[Any]] | None = None,
         caller: Caller | None = None,
     ) -> None:
@@ -103,6 +105,7 @@ class View:
         """Whether it was the newest: then answers include the state outside of tables."""
         self._derived = derived
         self._lasting = lasting
+        self._run_rows = run_rows
         self.tables = tables or {}
         """All tables that this program knows, by their names."""
         self._caller = caller
@@ -152,6 +155,10 @@ class View:
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Made once for all generations: of what never changes."""
         return self._lasting.get((self.tenant, self.workspace, key), make)
+
+    def kept_run(self, name: Hashable, read: Callable[[], RunRow]) -> RunRow:
+        """A run of a history file, by a name that tells the file too."""
+        return self._run_rows.get(name, read)
 
     def once_many(
         self, kind: str, ids: Sequence[str], make: Callable[[list[str]], Mapping[str, T]]

@@ -23,7 +23,7 @@ from arco.automation.reader import AutomationReader, Backfill
 from arco.errors import Invalid, NotFound
 from arco.execution.tables import TASK_COSTS
 from arco.orchestration.chunks import chunk_count, cut
-from arco.orchestration.partition_ranges import by_dimension
+from arco.orchestration.partition_ranges import by_dimension, check_dimension
 from arco.orchestration.partition_space import Calendar, count
 from arco.orchestration.plan import MAX_TASKS_PER_RUN, Chunk, PlanRequest, PlanSpec, spans
 from arco.orchestration.planner import NoPartitions, PlanScope
@@ -271,7 +271,7 @@ class BackfillCommands:
                 request, spec = self._chunk(snapshot, event, number)
             except Invalid as error:
                 chunk = SampledChunk(
-                    number=number, partitions=(), tasks=0, up_to_date=0, refused=error.message
+                    number=number, partitions=(), tasks=0, up_to_date=0, refused=str(error)
                 )
                 sample.append(chunk)
                 continue
@@ -327,6 +327,9 @@ def _spread(total: int, most: int) -> Iterable[int]:
 def _check_periods(scope: PlanScope, texts: Iterable[str]) -> None:
     """Of a dimension of time the periods must be named: there is no end of them."""
     named = by_dimension(texts)
+    dimensions = [keys.name for key in scope.chosen for keys in scope.spaces[key].dimensions]
+    for name in named:
+        check_dimension(name, dimensions)
     for key in scope.chosen:
         for keys in scope.spaces[key].dimensions:
             if isinstance(keys, Calendar) and keys.name not in named:

@@ -8,12 +8,12 @@ for its messages alone, and one of an asset of this workspace after something wa
 
 from __future__ import annotations
 
-import heapq
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from arco.automation.due_times import DueTimes
 from arco.automation.sensor_evaluations import definition_of
 from arco.automation.sensor_tables import (
     MessageState,
@@ -54,9 +54,7 @@ class SensorAgenda:
         """Those that are evaluated: neither paused nor removed."""
         self._pending: dict[str, dict[str, int]] = {}
         """By sensor, the positions of messages that wait, by their ids."""
-        self._next: dict[str, datetime] = {}
-        self._heap: list[tuple[datetime, str]] = []
-        """An entry that differs from `_next` is of before, and does not count."""
+        self._times = DueTimes()
         self._watching: set[str] = set()
         """Sensors of assets of this workspace."""
         self._sent_at: dict[str, datetime] = {}
@@ -95,38 +93,28 @@ class SensorAgenda:
         for key in self._watching:
             row = self.rows[key]
             at = self._sent_at.get(key, row.since) + timedelta(seconds=row.interval_s)
-            if not row.failures and at < self._next.get(key, datetime.max):
-                self._set(key, at)
+            if not row.failures and at < (self._times.of(key) or datetime.max):
+                self._times.put(key, at)
 
     def _plan(self, key: str) -> None:
         row = self.rows.get(key)
-        self._next.pop(key, None)
-        if row is None or (row.kind == "webhook" and key not in self._pending):
-            return
+        self._times.put(key, None if row is None else self._due_by_itself(row))
+
+    def _due_by_itself(self, row: SensorRow) -> datetime | None:
+        if row.kind == "webhook" and row.sensor_id not in self._pending:
+            return None
         at = row.last_evaluation_at
         if row.failures and at is not None:
-            wait_s = backoff_s(row.failures, interval_of(row))
-            self._set(key, at + timedelta(seconds=wait_s))
-        elif row.kind == "webhook" or row.at_once or at is None:
-            self._set(key, row.since)
-        else:
-            self._set(key, next_turn(row, at))
-
-    def _set(self, key: str, at: datetime) -> None:
-        self._next[key] = at
-        heapq.heappush(self._heap, (at, key))
+            return at + timedelta(seconds=backoff_s(row.failures, interval_of(row)))
+        if row.kind == "webhook" or row.at_once or at is None:
+            return row.since
+        return next_turn(row, at)
 
     # -- what is due ---------------------------------------------------------------------
 
     def due(self, now: datetime) -> list[SensorRow]:
         """Sensors to evaluate now. Each is due until it was `sent`."""
-        rows = []
-        while (at := self.next_due()) is not None and at <= now:
-            _, key = heapq.heappop(self._heap)
-            rows.append(self.rows[key])
-        for row in rows:
-            heapq.heappush(self._heap, (self._next[row.sensor_id], row.sensor_id))
-        return rows
+        return [self.rows[key] for key in self._times.due(now)]
 
     def sent(self, row: SensorRow, now: datetime) -> None:
         """Its evaluation is with the queue; the next one is due at its next turn.
@@ -137,23 +125,18 @@ class SensorAgenda:
         key = row.sensor_id
         self._sent_at[key] = now
         if row.at_once:
-            self._set(key, min(next_turn(row, now), now + timedelta(seconds=RESEND_S)))
+            self._times.put(key, min(next_turn(row, now), now + timedelta(seconds=RESEND_S)))
         elif key in self._watching and not row.failures:
-            self._set(key, max(next_turn(row, now), now + QUIET))  # or when something is new
+            self._times.put(key, max(next_turn(row, now), now + QUIET))  # or when something is new
         else:
-            self._set(key, next_turn(row, now))
+            self._times.put(key, next_turn(row, now))
 
     def postpone(self, row: SensorRow, now: datetime) -> None:
         """It cannot be sent now, and is due again soon."""
-        self._set(row.sensor_id, now + timedelta(seconds=RESEND_S))
+        self._times.put(row.sensor_id, now + timedelta(seconds=RESEND_S))
 
     def next_due(self) -> datetime | None:
-        while self._heap:
-            at, key = self._heap[0]
-            if self._next.get(key) == at:
-                return at
-            heapq.heappop(self._heap)
-        return None
+        return self._times.first()
 
     def next_message(self, sensor: str) -> str:
         """The id of the message that has waited longest; empty if there is none."""

@@ -308,9 +308,11 @@ def _show_preview(result: BackfillPreview) -> None:
     chunks = [(c.number, _partitions(c), c.tasks, c.up_to_date) for c in result.sample]
     right = ["chunk", "tasks", "up to date"]
     render.show_table(headers, chunks, right=right, title=title)
-    for chunk in result.sample:
-        if chunk.refused:
-            render.note(f"chunk {chunk.number} would be refused: {chunk.refused}")
+    refused = [chunk for chunk in result.sample if chunk.refused]
+    if refused:
+        others = f"; so would {len(refused) - 1} more of these chunks" if len(refused) > 1 else ""
+        first = refused[0]
+        render.note(f"chunk {first.number} would be refused: {first.refused}{others}")
     if result.one_by_one:
         render.note(f"its runs execute one after the other: {result.one_by_one}")
     if result.unknown_assets:

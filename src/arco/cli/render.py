@@ -72,9 +72,10 @@ def print_wide(wide: bool) -> None:
 
 
 def width() -> int:
-    """The number of characters that a line may have."""
-    limited = console().is_terminal or bool(os.environ.get("COLUMNS"))
-    return console().width if limited and not _wide else UNLIMITED
+    """The number of characters that a line may have, by the environment of this call."""
+    out = _console(stderr=False)  # a console keeps the COLUMNS that it was created with
+    limited = out.is_terminal or bool(os.environ.get("COLUMNS"))
+    return out.width if limited and not _wide else UNLIMITED
 
 
 @cache

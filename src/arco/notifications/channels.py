@@ -27,7 +27,7 @@ Secrets are references, which are resolved when something is sent, and kept nowh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -40,6 +40,8 @@ from servo.contract.keys import check_name
 from servo.contract.manifest import CONSUMERS, OWNERS, Notification, SecretRef, is_secret_reference
 from servo.project import Problem
 from servo.suggest import did_you_mean
+
+S = TypeVar("S", bound=Struct)
 
 MAX_TIMEOUT_S: Final = 30
 """An attempt must be over long before its claim is."""
@@ -133,10 +135,8 @@ def parse_channels(
             types = ", ".join(_TYPES)
             raise Invalid(f"{where}: channel {name!r} needs a type", hint=f"one of {types}")
         _check_keys([key for key in values if key != "type"], cls, f"{where}, channel {name!r}")
-    try:
-        settings = msgspec.convert(table, NotificationSettings)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"{where}: {error}") from None
+        _converted(values, cls, f"{where}: channel {name!r}")
+    settings = _converted(table, NotificationSettings, where)
     if settings.base_url:
         _check_url(settings.base_url, f"{where}: base_url", allow_private=True)
     for name, channel in settings.channels.items():
@@ -154,6 +154,13 @@ _TYPES: Final[dict[Any, type[Struct]]] = {
     "slack": SlackChannel,
     "smtp": SmtpChannel,
 }
+
+
+def _converted(values: Mapping[str, Any], cls: type[S], where: str) -> S:
+    try:
+        return msgspec.convert(values, cls)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{where}: {error}") from None
 
 
 def _check_keys(keys: Any, cls: type[Struct], where: str) -> None:

@@ -325,23 +325,25 @@ class OrchestrationCommands:
         request under it returns the state of the first one, another request is a conflict.
         """
         check_run_key(run_key)
-        snapshot = self._snapshot()
         key = run_key or self._request_key(kind, request)
-        if not OrchestrationReader(snapshot).is_key_used(key):
-            self._planner.spec(snapshot, request, until)
-        event = RunRequested(
-            request_key=key,
-            fingerprint=request_fingerprint(request),
-            kind=kind,
-            reference=reference,
-            run_id=self._ids(),
-            until=until,
-            timeout_s=0 if timeout is None else int(timeout.total_seconds()),
-            priority=priority,
-            **packed_request(request),
-        )
-        done = self._tier1.execute(event, actor=self._actor)
-        row = OrchestrationReader(self._snapshot()).run_request(key)
+
+        def build(snapshot: Snapshot) -> RunRequested:
+            if not OrchestrationReader(snapshot).is_key_used(key):
+                self._planner.spec(snapshot, request, until)
+            return RunRequested(
+                request_key=key,
+                fingerprint=request_fingerprint(request),
+                kind=kind,
+                reference=reference,
+                run_id=self._ids(),
+                until=until,
+                timeout_s=0 if timeout is None else int(timeout.total_seconds()),
+                priority=priority,
+                **packed_request(request),
+            )
+
+        done, snapshot = self._tier1.decide(build, actor=self._actor)
+        row = OrchestrationReader(snapshot).run_request(key)
         return Requested(key, row.run_id, row.state, done.generation)
 
     def _request_key(self, kind: str, request: PlanRequest) -> str:

@@ -34,7 +34,7 @@ from servo.contract.task import MaterializationRef
 from servo.errors import Invalid
 from servo.suggest import did_you_mean
 
-SHOWN = 10
+SHOWN = 3
 UP_TO_DATE = "up to date: reused"
 CHANGED = "code, configuration or inputs changed since its last materialization"
 """Which of them: see `plan_changes`."""

@@ -206,9 +206,11 @@ def planned_spec(
     request: PlanRequest,
     until: datetime,
     limits: DeclaredLimits,
+    lookups: SnapshotLookups | None = None,
 ) -> PlanSpec:
-    """What a run would do. Raises Invalid for what cannot be planned."""
-    lookups = _lookups(snapshot, request, until)
+    """What a run would do. Raises Invalid for what cannot be planned. `lookups`: of several plans
+    that are made from one snapshot."""
+    lookups = lookups or _lookups(snapshot, request, until)
     spec = world.placed(make_spec(world.graph, "", request, lookups, until=until))
     most = limits.of_workspace(LimitName.TASKS_PER_RUN)
     count = len(spec.tasks)

@@ -7,9 +7,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.catalog.reader import CodeDeclaration
@@ -20,10 +18,11 @@ from arco.execution.states import HELD
 from arco.execution.tables import PARTITIONS, MaterializationRow, PartitionRow
 from arco.orchestration.limit_tables import DISPATCH_CONTROL, LIMITS, WORKSPACE, DeclaredLimits
 from arco.orchestration.limit_usage import RunUse
-from arco.orchestration.newest_rows import Choose, SortedRows, first_rows, following
+from arco.orchestration.newest_rows import first_rows, following
 from arco.orchestration.newest_rows import in_states as only_in_states
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
 from arco.orchestration.projects import DeploymentReader
+from arco.orchestration.run_list import RunListReader
 from arco.orchestration.states import IN_FLIGHT, RUN_ACTIVE, RequestState
 from arco.orchestration.tables import (
     DYNAMIC_KEYS,
@@ -35,7 +34,7 @@ from arco.orchestration.tables import (
     RunRow,
     TaskRow,
 )
-from arco.state.days import history_stretches, hot_stretch, newest_first
+from arco.state.days import newest_first
 from arco.state.snapshot import AsOfRow, Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
@@ -53,14 +52,7 @@ MIN_CHARS = 4
 """Minimum length of the beginning of an id that names a run."""
 
 
-class RunList(NamedTuple):
-    rows: list[RunRow]
-    """The newest first."""
-    is_complete: bool
-    """Whether there are no other matching runs."""
-
-
-class OrchestrationReader(DeploymentReader):
+class OrchestrationReader(RunListReader):
     def limits(self) -> DeclaredLimits:
         control = self.snapshot.get(DISPATCH_CONTROL, WORKSPACE)
         return DeclaredLimits.of(self.snapshot.all(LIMITS), control)
@@ -74,60 +66,6 @@ class OrchestrationReader(DeploymentReader):
         active = [run for run in self.snapshot.hot(RUNS) if run.state in RUN_ACTIVE]
         tasks = (task for run in active for task in self.snapshot.rows(TASKS, run.run_id))
         return [task for task in tasks if task.state in IN_FLIGHT]
-
-    def runs(
-        self,
-        *,
-        limit: int,
-        in_states: Collection[str] = (),
-        asset_key: str = "",
-        since: datetime | None = None,
-        after: tuple[datetime, str] | None = None,
-        matches: Callable[[RunRow], bool] | None = None,
-        choose: Choose | None = None,
-    ) -> RunList:
-        """The newest runs that were created since a time, are in a state, or have an asset's task,
-        and match. They are those that follow the run with this creation time and id, `after`.
-        `choose` leaves out many that do not match at once.
-
-        Files of history are opened a day at a time, until there are `limit` runs that no
-        earlier day can have a newer one than.
-        """
-        only_active = bool(in_states) and RUN_ACTIVE.issuperset(in_states)
-        chosen: list[RunRow] = []
-        for rows, rest_before in self._sorted_runs(in_states):
-            matching = (
-                row
-                for row in rows.following(after, since, choose)
-                if (matches is None or matches(row)) and self._has_asset(row, asset_key)
-            )
-            chosen += islice(matching, limit + 1)
-            chosen.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
-            # What is still to come ended before that time, and was created before it ended.
-            if rest_before is None or only_active or (since is not None and rest_before <= since):
-                break
-            if len(chosen) >= limit and chosen[limit - 1].created_at >= rest_before:
-                return RunList(chosen[:limit], False)
-        return RunList(chosen[:limit], len(chosen) <= limit)
-
-    def _sorted_runs(
-        self, in_states: Collection[str]
-    ) -> Iterator[tuple[SortedRows[RunRow], datetime | None]]:
-        """Runs by stretches of time. Those that have not left for history, which every list begins
-        with, are sorted once for a generation."""
-
-        def hot() -> tuple[SortedRows[RunRow], datetime | None]:
-            rows, rest_before = hot_stretch(self.snapshot, RUNS)
-            return _sorted(only_in_states(rows, in_states)), rest_before
-
-        yield hot() if in_states else self.snapshot.cached("sorted runs", hot)
-        for rows, rest_before in history_stretches(self.snapshot, RUNS):
-            yield _sorted(only_in_states(rows, in_states)), rest_before
-
-    def _has_asset(self, row: RunRow, asset_key: str) -> bool:
-        if not asset_key:
-            return True
-        return any(task.asset_key == asset_key for task in self.snapshot.rows(TASKS, row.run_id))
 
     def run(self, run_id: str) -> RunRow:
         row = self.snapshot.get(RUNS, run_id)
@@ -227,10 +165,6 @@ class OrchestrationReader(DeploymentReader):
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)
         return None if row is None else row.run_id or None
-
-
-def _sorted(rows: pa.Table) -> SortedRows[RunRow]:
-    return SortedRows(RUNS, rows, "created_at", "run_id")
 
 
 def as_of_run(run_id: str) -> AsOfRow[RunRow]:

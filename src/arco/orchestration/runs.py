@@ -45,7 +45,15 @@ from arco.orchestration.states import (
     TimerKind,
     TimerState,
 )
-from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
+from arco.orchestration.tables import (
+    RUN_NAMESPACES,
+    RUNS,
+    TASKS,
+    TIMERS,
+    RunRow,
+    TaskRow,
+    TimerRow,
+)
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
@@ -179,7 +187,12 @@ class _Run:
         for task in tasks:
             for upstream in task.upstream:
                 downstream[upstream].append(task.task_id)
-        self._move_run(RunCause.PLAN_COMPLETE, started_at=self._now)
+        namespaces = sorted({task.asset_key.partition(".")[0] for task in tasks})
+        self._move_run(
+            RunCause.PLAN_COMPLETE,
+            started_at=self._now,
+            namespaces=namespaces if len(namespaces) <= RUN_NAMESPACES else None,
+        )
         for task, below in zip(tasks, downstream, strict=True):
             cause = TaskCause.HAS_UPSTREAMS if task.upstream else TaskCause.HAS_NO_UPSTREAMS
             self._set(replace(task, downstream=below, upstream=[]))

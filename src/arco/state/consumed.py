@@ -17,7 +17,8 @@ from arco.state.parquet import WHOLE_FILE_BYTES, Files
 from arco.state.sorted_rows import bucket_slice, find
 from arco.state.system import BATCHES
 
-CACHED_FILES = 256
+CACHED_FILES = 4_096
+"""More than there are change files where nobody merges them: each is asked by every commit."""
 
 
 class ConsumedBatches:

@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,14 @@ from arco.storage.port import Store
 from arco.storage.seal import read_checked
 
 T = TypeVar("T")
+
+
+class Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+D = TypeVar("D", bound=Sized)
 
 _MANY_BYTES = 1 << 20
 """What is smaller is read by one thread: others cost more than they save."""
@@ -56,7 +64,7 @@ class Files:
         self.store = store
         self._budget = budget_bytes
         self.used_bytes = 0
-        self.cache: OrderedDict[tuple[str, int], pa.RecordBatch | bytes] = OrderedDict()
+        self.cache: OrderedDict[tuple[str, int], Sized | bytes] = OrderedDict()
         self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
         self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
@@ -155,6 +163,10 @@ class Files:
         if ref.table:
             return OpenedFile(ref, changes.rows_of(self._changes(ref), table, ref))
         return OpenedFile(ref, self.raw(ref))
+
+    def derived(self, name: str, make: Callable[[], D]) -> D:
+        """What is made of files, once: kept as these are. A name begins with a file's path."""
+        return self._cached_or((name, _ALL), make)
 
     def changed_rows(self, table: Table[Any], ref: FileRef) -> dict[Key, Versioned[Any]]:
         """All rows of a table in a change file, by key."""
@@ -359,11 +371,13 @@ def _missing(ref: FileRef) -> Corrupt:
     )
 
 
-def real_bytes(batch: pa.RecordBatch | bytes) -> int:
+def real_bytes(kept: Sized | bytes) -> int:
     """What a batch costs in memory: for the small files of single commits more than its values."""
-    if isinstance(batch, bytes):
-        return len(batch)
-    return int(batch.nbytes + COLUMN_BYTES * batch.num_columns)
+    if isinstance(kept, bytes):
+        return len(kept)
+    if isinstance(kept, pa.RecordBatch):
+        return int(kept.nbytes + COLUMN_BYTES * kept.num_columns)
+    return kept.nbytes
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -61,7 +61,18 @@ class Tier1:
         actor: str = "",
         along: Sequence[Payload] = (),
     ) -> Acknowledged:
-        """Have a command decided. Raises Refused, or Conflict if its key was used otherwise.
+        """Have a command decided. Raises Refused, or Conflict if its key was used otherwise."""
+        return self.decide(command, idempotency_key=idempotency_key, actor=actor, along=along)[0]
+
+    def decide(
+        self,
+        command: Payload | Build,
+        *,
+        idempotency_key: str = "",
+        actor: str = "",
+        along: Sequence[Payload] = (),
+    ) -> tuple[Acknowledged, Snapshot]:
+        """The same, with the generation that has its effect.
 
         `along` are facts that belong to it: one batch with it, and after it in the log.
 
@@ -77,14 +88,14 @@ class Tier1:
         before = Snapshot.open(self._manifests, self._files)
         if idempotency_key and self._remembered(before, idempotency_key):
             then = self._before_admission(before, idempotency_key)
-            return self._answer(before, build(then), idempotency_key, "")
+            return self._answer(before, build(then), idempotency_key, ""), before
         payload = build(before)
         event = self._ledger.event(payload, idempotency_key=idempotency_key, actor=actor)
         self._refuse_if_hopeless(before, event, payload)
         receipt = self._ledger.append([event, *along])
         head = self._commit(receipt.batch, before.generation)
         after = Snapshot(self._manifests, self._files, head)
-        return self._answer(after, payload, event.key, event.id)
+        return self._answer(after, payload, event.key, event.id), after
 
     def _commit(self, batch: str, since: int) -> Head:
         try:

@@ -94,11 +94,18 @@ def list_runs(
         asset_key=parameters.asset,
         since=since,
         after=after,
-        matches=None if visible.all else lambda row: sees_run(view, visible, row),
+        matches=None if visible.all else lambda row: _sees_listed(view, visible, row),
         choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
+        namespaces=visible.namespaces,
+        keep=view.kept_run,
     )
     for row in page.rows:
         yield (row.created_at, row.run_id), _body(view, visible, row)
+
+
+def _sees_listed(view: View, visible: Visible, row: RunRow) -> bool:
+    """A run that names its namespaces is in the list because one of them is visible."""
+    return row.namespaces is not None or sees_run(view, visible, row)
 
 
 class RunDetails(msgspec.Struct, frozen=True, kw_only=True):
