@@ -202,7 +202,7 @@ def list_(session: Session, key: AssetArgument, limit: Limit = 20) -> None:
         )
         return
     if not rows:
-        render.say(f"nobody has reported an output of {key}")
+        render.say(f"no outputs of {key} were reported")
         return
     show_reports(rows[:limit])
 

@@ -17,5 +17,5 @@ def note_older_version(session: Session, snapshot: Snapshot) -> None:
         return
     render.note(
         f"generation {snapshot.generation} was written by an older version, and answers may lack "
-        "something; `servo admin rebuild` makes a generation that is complete"
+        "something; `servo admin rebuild` creates a complete generation"
     )
