@@ -229,8 +229,7 @@ class AssetDefinition(Declaration, Generic[P, R]):
 
     @property
     def text(self) -> str:
-        """The text of its function, to be shown; empty if it cannot be read. `source` reports that
-        error."""
+        """The text of its function, to be shown; empty if it cannot be read."""
         with suppress(Invalid):
             return own_part(self.source)[:SOURCE_CHARS]
         return ""

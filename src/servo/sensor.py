@@ -87,8 +87,7 @@ class RunRequest:
     config: Mapping[str, str | int | bool | None] = field(default_factory=dict)
     """Values in place of those that assets declare, as `--config` gives them."""
     force: bool = True
-    """Run also partitions that are up to date: what a sensor saw is not part of their
-    fingerprint."""
+    """Run also partitions that are up to date: fingerprints do not include what a sensor saw."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whether the current version of an asset is what its contract promises, without a run."""
+"""Whether the current version of an asset keeps its contract, without a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PromiseResult(msgspec.Struct, frozen=True, kw_only=True):
     status: PromiseStatus
     message: str = ""
     method: str = ""
-    """What knows it: catalog, footer, duckdb."""
+    """How it was evaluated: catalog, footer, duckdb."""
 
 
 class ContractReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ class ContractJudge:
     ) -> ContractReport:
         """Of the partition that was written last, unless one is given.
 
-        `contract` is the one that holds, unless another is given. NotFound where there is no
-        contract or no current version.
+        `contract` is the current one, unless another is given. Raises NotFound without a contract
+        or a current version.
         """
         reader = ContractReader(self._snapshot)
         if contract is None:

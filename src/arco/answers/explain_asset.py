@@ -140,7 +140,7 @@ class AssetExplainer:
 
 
 def _broken_promise(health: AssetHealth) -> Iterator[Cause]:
-    """What the SLA alone says is wrong: nothing else is the matter."""
+    """A broken SLA, if there is no other problem."""
     if health.freshness.within_sla is False:
         yield Cause(
             kind="stale",

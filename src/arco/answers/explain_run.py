@@ -1,4 +1,4 @@
-"""Why a run is in its state: the chain of causes to the first one, and what stands out."""
+"""Why a run is in its state: the chain of causes, and observations."""
 
 from __future__ import annotations
 

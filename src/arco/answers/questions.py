@@ -31,7 +31,7 @@ class Answers:
     def __init__(
         self, snapshot: Snapshot, library: Library, now: datetime, store: Store | None = None
     ) -> None:
-        """`store` tells what active runs wait for now; None for a moment in the past."""
+        """`store` shows what active runs wait for now; None for a moment in the past."""
         self.snapshot = snapshot
         self._library = library
         self._now = now
@@ -86,7 +86,7 @@ class Answers:
         return sorted(healths, key=lambda each: (RANK[each.status], each.asset))
 
     def with_runs(self, healths: Sequence[AssetHealth]) -> list[AssetHealth]:
-        """The same, with what became of their last runs."""
+        """The same, with the outcomes of their last runs."""
         reader = HealthReader(self.snapshot, self._now)
         return [reader.with_run(each) for each in healths]
 

@@ -1,7 +1,7 @@
 """`GET` and `HEAD …/files/{path}`, and what answers the server's own signed URLs.
 
 A file of a table is answered with a redirect to a signed URL, which lives for five minutes; the
-size is in the manifest. Who has the URL may read that file until then: it is never logged.
+size is in the manifest. The URL gives access to that file until then: it is never logged.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ async def answer_signed(server: ApiServer, request: Request[Any, Any, Any]) -> A
         served = server.workspaces.get(
             (scope["path_params"]["tenant"], scope["path_params"]["workspace"])
         )
-        # Of a workspace that is not there nothing is signed, and the answer is the same.
+        # For a missing workspace no signature is valid, and the answer is the same.
         any_served = served or next(iter(server.workspaces.values()))
         # Raw, as it was signed.
         rest = raw_rest(scope, _SEGMENTS)

@@ -1,5 +1,4 @@
-"""Changes of the catalog: each method validates, appends one command, and waits for its outcome
-(Tier 1).
+"""Changes of the catalog: each method validates, appends one command and waits (Tier 1).
 
 Names become ids on the snapshot that Tier 1 provides: for a repeated idempotency key, that is the
 snapshot before the first decision.

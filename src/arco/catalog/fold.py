@@ -331,8 +331,7 @@ def _with_one_more(rows: Rows, fact: Fact, name: str) -> Put:
 
 
 def _import(rows: Rows, fact: Fact, e: AssetImported) -> Iterator[Change]:
-    """An asset that got the name since the import's snapshot keeps it: the next import uses that
-    one."""
+    """An asset that got the name since the import's snapshot keeps it for the next import."""
     check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if held is None:

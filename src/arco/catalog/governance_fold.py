@@ -106,8 +106,7 @@ class Statements(ABC):
     def patch(
         self, sets: Sequence[GovernedValue], withdrawn: Sequence[ValueRef], column_id: str = ""
     ) -> None:
-        """Change the statement of people, value by value. Raises Invalid if one cannot be set or
-        withdrawn."""
+        """Change the statement of people, value by value. Raises Invalid for a bad value."""
         subject: SubjectKind = "column" if column_id else self.subject
         values = dict(self.values("people"))
         for ref in withdrawn:

@@ -48,8 +48,7 @@ class HeldSchemaDecided(Payload, frozen=True, kw_only=True):
 
 
 class SchemaWithdrawn(Payload, frozen=True, kw_only=True):
-    """Derived: a current version was quarantined by a person, and the one before it is current
-    again."""
+    """Derived: a person quarantined a current version; the one before it is current again."""
 
     TYPE: ClassVar[str] = "catalog.schema_withdrawn"
     asset_id: str

@@ -1,4 +1,4 @@
-"""Logging in at an API by way of a browser: a port of this machine waits for the code."""
+"""Login at an API through a browser: a port of this machine waits for the code."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
 def browser_login(
     url: str, tell: Callable[[str], object], open_browser: Callable[[str], object] | None
 ) -> StoredToken:
-    """The token of a session that somebody allowed in a browser. Raises Unauthenticated."""
+    """The token of a session that the user allowed in a browser. Raises Unauthenticated."""
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     parameters: dict[str, str] = {}
 

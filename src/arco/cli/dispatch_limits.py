@@ -1,4 +1,4 @@
-"""`servo limits`, `servo pause` and `servo resume`: how much may run at a time, and whether."""
+"""`servo limits`, `servo pause` and `servo resume`: limits of concurrent work, and pauses."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def _show_behind(reader: LineageReader, node: Node, down: bool, limit: int) -> N
 
 
 def _show_seen(reader: LineageReader, asset: str) -> None:
-    """When each input was first and last read, and how often; what people have added."""
+    """When each input was first and last read, and how often; manual edges."""
     seen = reader.edge_metadata(asset)
     for edge in sorted(reader.edges(asset), key=lambda edge: (edge.source, edge.parameter)):
         if edge.origin == "manual":

@@ -1,4 +1,4 @@
-"""`servo schema`: what columns assets have, had, and should have."""
+"""`servo schema`: current, earlier and declared columns of assets."""
 
 from __future__ import annotations
 

@@ -74,8 +74,7 @@ class Versions(RuleSource, ContractLookup, Protocol):
 
 
 MAX_KEPT = 1_000
-"""Maximum of cached lookups for inputs and assets of active runs: mostly less than a kilobyte
-each."""
+"""Maximum of cached lookups for inputs and assets of active runs: mostly below 1 kB each."""
 
 V = TypeVar("V")
 
@@ -241,8 +240,7 @@ class Requests:
         )
 
     def _input(self, sources: _Sources, number: int) -> InputRef:
-        """An input of the plan, for a request. Its versions exist before the first task reads
-        them."""
+        """An input of the plan, for a request. Its versions exist before a task reads them."""
         run_id = sources.run.run_id
         key = run_id, str(number)
         listed = self._listed.get(key)
@@ -307,8 +305,7 @@ class Requests:
     def _references(
         self, sources: _Sources, asset: Asset, planned: PlannedTask, inputs: tuple[InputRef, ...]
     ) -> Iterator[InputRef]:
-        """The versions for checks of kind `references`: the task's inputs, or else all current
-        ones.
+        """The versions for checks of kind `references`: the task's inputs, or all current ones.
 
         Outputs of this run count, even if they are not committed yet.
         """

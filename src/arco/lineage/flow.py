@@ -38,8 +38,7 @@ class Flow(NamedTuple):
     doubt: int = KNOWN
     parts: NestedParts | None = None
     mixed: bool = False
-    """A function computed it from several columns: a field of it may come from only some of
-    them."""
+    """A function computed it from several columns: a field may come from only some of them."""
 
 
 class NestedParts(NamedTuple):

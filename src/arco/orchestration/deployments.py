@@ -232,8 +232,7 @@ def _current(rows: Rows, project: str) -> str:
 
 
 def _removed(rows: Rows, e: DeploymentCreated, parts: Sequence[DeploymentPartRow]) -> list[str]:
-    """The removed keys. Version 1 has no list of them: they are those that are not named any
-    more."""
+    """The removed keys. Version 1 does not list them: they are not named any more."""
     if e.total is not None:
         return [*e.removed, *(key for part in parts for key in part.removed)]
     before = [_Moves(rows, e.project).before(asset) for asset in e.assets]

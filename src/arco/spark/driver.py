@@ -149,8 +149,7 @@ class JvmDriver:
         return None if self._process is None else self._process.poll()
 
     def alive(self) -> bool:
-        """Whether the JVM runs, and its context was not stopped by a lost master or by user
-        code."""
+        """Whether the JVM runs, and neither a lost master nor user code stopped its context."""
         java = self._context._jsc
         if java is None or self._discarded or self.exit_status() is not None:
             return False

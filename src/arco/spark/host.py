@@ -196,8 +196,7 @@ class SparkHost:
         return driver.address
 
     def status(self, port: int) -> tuple[bool, int | None, str]:
-        """Of the JVM that a guest has joined: whether it has ended, its exit status, and the
-        reason."""
+        """Of the JVM that a guest has joined: whether it has ended, exit status and reason."""
         driver = self._drivers.get(port)
         if driver is None:
             return True, None, ""

@@ -46,8 +46,7 @@ def spark_url(store: Store, path: str) -> str:
 
 
 def data_url(store: Store) -> str:
-    """The URL of the workspace's data for Spark; for a store behind a server, the worker's
-    setting."""
+    """The URL of the workspace's data for Spark; behind a server, the worker's setting."""
     return str(getattr(store, "data_url", "")) or store.url
 
 

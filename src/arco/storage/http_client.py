@@ -29,8 +29,7 @@ _BUSY = (429, 502, 503, 504)
 
 
 def checked_api_url(url: str) -> str:
-    """The URL of an API. Raises Invalid for an invalid URL, or one that would send a token
-    unencrypted."""
+    """The URL of an API. Raises Invalid, also if a token would be sent unencrypted."""
     parts = urlsplit(url)
     is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
     if parts.scheme not in ("https", "http") or not parts.hostname:

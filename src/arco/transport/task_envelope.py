@@ -116,8 +116,7 @@ class EnvelopeSigner:
         return b'{"auth":' + canonical.encode(auth) + b',"request":' + body + b"}"
 
     def open(self, raw: bytes, *, tenant: str, workspace: str) -> TaskRequest:
-        """The request, if it was signed for this workspace and is intact. Raises Denied or
-        Invalid."""
+        """The request, if it is intact and signed for this workspace. Denied or Invalid."""
         sealed = _decoded(raw)
         self._check_auth(sealed)
         return check_request(_parsed(sealed.request), tenant=tenant, workspace=workspace)

@@ -97,8 +97,7 @@ class AttemptSpark:
             yield
 
     def _usage(self, task: SparkTask) -> SparkUsage | None:
-        """After an interruption, an answer may be unread on this thread's connection: another
-        thread asks."""
+        """After an interruption another thread asks: an answer may be unread on this one."""
         if not self._stopping.interrupted and not self._broken_off:
             return task.usage()
         asking = threading.Thread(target=task.usage, name="spark-usage", daemon=True)

@@ -42,8 +42,7 @@ Redact = Callable[[str], str]
 
 
 class TaskTimeout(BaseException):
-    """Raised in the task's thread after the timeout. Not an Exception, so that user code does not
-    catch it."""
+    """Raised in the task's thread after the timeout. `except Exception` does not catch it."""
 
     def __init__(self, message: str = "the task took longer than its timeout") -> None:
         super().__init__(message)
@@ -170,8 +169,7 @@ def _understood(error: BaseException, spark: SparkFailure | None, folder: Path |
 
 
 def _unrequested_termination(info: ErrorInfo) -> ErrorInfo:
-    """A Spark job that was cancelled without a request. Requested cancellations raise our own
-    exceptions."""
+    """A Spark job that others cancelled. Our own cancellations raise other exceptions."""
     if info.code != "cancelled.spark":
         return info
     return msgspec.structs.replace(

@@ -264,8 +264,7 @@ def _resident_pages() -> int:
 
 
 def _flush() -> None:
-    """Flush the streams of Python and of C, so that all output is in the pipes before the
-    result."""
+    """Flush the streams of Python and C: all output is in the pipes before the result."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

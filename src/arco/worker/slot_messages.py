@@ -89,8 +89,7 @@ class LogLine(Struct, frozen=True, tag=True):
 
 
 class SparkWanted(Struct, frozen=True, tag=True):
-    """Answered by a SparkAddress. Spark is started if needed; that time does not count for the
-    task."""
+    """Answered by a SparkAddress. Spark is started if needed; this is not the task's time."""
 
 
 class SparkJoined(Struct, frozen=True, tag=True):

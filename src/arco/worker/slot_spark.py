@@ -77,7 +77,7 @@ class GuestSpark:
             try:
                 answer = ask()
             except Exception as error:
-                log.exception("Spark could not be asked")
+                log.exception("Spark did not answer")
                 answer = messages.SparkAddress(unavailable=f"{type(error).__name__}: {error}")
             self._slot.send(answer)
 

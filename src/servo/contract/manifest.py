@@ -208,8 +208,7 @@ class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Which versions of a partition are kept besides the current one. Garbage collection deletes
-    the others.
+    """Which versions of a partition are kept besides the current one; gc deletes the others.
 
     A version is kept as long as one of the two holds. Neither given: all are kept.
     """

@@ -190,7 +190,7 @@ def no_file(path: str) -> NotFound:
 
 
 class ChangeFiles:
-    """The files with the changes of tables, which are made when somebody asks. Bounded."""
+    """The files with the changes of tables, created on request. A bounded cache."""
 
     def __init__(self) -> None:
         self._cache: OrderedDict[str, bytes] = OrderedDict()

@@ -102,7 +102,7 @@ def _metas(view: View, prefix: str, start_after: str | None) -> Iterator[ObjectM
 
 
 class ShownObjects:
-    """The objects as a caller may have them. What is made for that is kept, within bounds."""
+    """The objects as a caller may read them. Computed ones are cached, within bounds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -111,7 +111,7 @@ class ShownObjects:
         self._lock = threading.Lock()
 
     def get(self, path: str, *, see_all: bool) -> bytes:
-        """Raises NotFound for what is not handed out, as for what is not there."""
+        """Raises NotFound for objects that are not shown, as for missing ones."""
         if not is_shown(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
         if see_all or not _is_redacted(path):
@@ -179,7 +179,7 @@ def part_of(path: str, raw: bytes, start: int, length: int) -> bytes:
 
 
 def _is_redacted(path: str) -> bool:
-    """Whether an object may tell of keys, roles or the audit log besides other things."""
+    """Whether an object may contain keys, roles or the audit log besides other things."""
     return path.startswith(_CHANGES) or paths.root_generation(path) is not None
 
 
