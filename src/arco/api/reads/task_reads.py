@@ -67,7 +67,7 @@ class TaskPlanBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def get_task_plan(view: View, visible: Visible, parameters: TaskParameters) -> TaskPlanBody:
-    """Show what was planned for a task: why, its code, its SQL, its configuration, its inputs."""
+    """Show the plan of a task: its reason, code, SQL, configuration and inputs."""
     task = require_task(view, visible, parameters.run_id, parameters.task_id)
     run = require_run(view, visible, parameters.run_id)
     plan = view.library.plan(run.plan_id)
