@@ -1,4 +1,4 @@
-"""Assets: a function that makes data, or a query, with what surrounds it.
+"""Assets: a function or a query that computes data, with its settings.
 
     NAMESPACE = "sales"
 
@@ -6,10 +6,9 @@
     def totals(orders: AssetIn) -> pa.Table:
         ...
 
-An asset's key is `namespace.name`. The name is the function's; the namespace is
-`namespace=`, or else the module's variable `NAMESPACE`. What is declared is
-checked by `servo.validate`, all of it at once; only what cannot be kept at all (an
-unknown argument, or a value that is none of the accepted ones) is refused here, with
+An asset's key is `namespace.name`. The name is the function's; the namespace is `namespace=`, or
+else the module's variable `NAMESPACE`. `servo.validate` checks all declarations and reports all
+problems at once. Only unknown arguments and values that are not accepted are refused here, with
 file and line. Short forms (`retry=3`, `gating="quarantine"`) become what they stand for.
 """
 
@@ -96,7 +95,7 @@ class CommonSettings(TypedDict, total=False):
     """Seconds, a timedelta, or text such as "30 min" or "1h30m"."""
     freshness: Freshness
     automation: AutomationSpec
-    """When its partitions run without being asked for: `eager()`, `on_missing()`, `on_cron(…)`."""
+    """When its partitions run without a request: `eager()`, `on_missing()`, `on_cron(…)`."""
     io: Mapping[str, str]
     """How the output is written, for the worker: format, compression, and the like."""
     resources: Resources
@@ -113,10 +112,10 @@ class CommonSettings(TypedDict, total=False):
     """Personal data that flows into a column of which neither code nor a person says whether it is
     personal: "allow" (unless given), "warn", or "refuse", which keeps the output in quarantine."""
     compatibility: Compatibility | CompatibilityMode
-    """Which changes of the schema are let through: "backward" (unless given), "forward", "full",
+    """Which changes of the schema are allowed: "backward" (unless given), "forward", "full",
     "none", or `Compatibility(mode="full", transitive=True, policy="consumers")`."""
     retention: Retention
-    """Which older versions of a partition `servo gc` leaves; all of them unless given."""
+    """Which older versions of a partition `servo gc` keeps; all of them unless given."""
     deps: Sequence[Dependency]
     """Assets that come first, without their data being passed."""
     config: Mapping[str, ConfigValue]
@@ -125,7 +124,7 @@ class CommonSettings(TypedDict, total=False):
     renamed_from: str
     """The key that this asset had; its history goes on."""
     sla: SLA
-    """What is promised to those who read it."""
+    """What the owners promise to readers."""
     terms: Sequence[str]
     """Of the glossary (`servo catalog terms`)."""
     links: Mapping[str, str]
@@ -172,7 +171,8 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 
 
 class Declaration:
-    """What all assets have; `code` says where it stands, with the file as Python knows it."""
+    """What all assets have in common. `code` is the place of the declaration; its file is the path
+    that Python uses."""
 
     kind: Literal["python", "sql"]
 
@@ -200,7 +200,7 @@ class Declaration:
 
 
 class AssetDefinition(Declaration, Generic[P, R]):
-    """A function as an asset. Calling it calls the function: so it can be tested."""
+    """A function as an asset. Calling it calls the function, so that tests can call it."""
 
     kind = "python"
     __wrapped__: Callable[P, R]
@@ -224,12 +224,12 @@ class AssetDefinition(Declaration, Generic[P, R]):
 
     @functools.cached_property
     def source(self) -> str:
-        """The code of `servo.reach`, as its files had it when this was first asked."""
+        """The code that `servo.reach` finds. It is read from the files at the first call."""
         return reached_source(self.__wrapped__)
 
     @property
     def text(self) -> str:
-        """Its own function, for people; empty if it cannot be read, which `source` reports."""
+        """The text of its function, to be shown; empty if it cannot be read."""
         with suppress(Invalid):
             return own_part(self.source)[:SOURCE_CHARS]
         return ""
@@ -285,16 +285,15 @@ def asset(
 
 
 def asset(function: Callable[..., Any] | None = None, /, **settings: Unpack[AssetSettings]) -> Any:
-    """Declare that a function makes an asset: `@asset` or `@asset(...)`.
+    """Declare that a function computes an asset: `@asset` or `@asset(...)`.
 
-    An asset is made again when its code or its `config` changes. Its code is the
-    function's text and decorators, and what of the project these reach by name, at any
-    distance: functions, classes, constants, and modules that are imported inside a
-    function. Libraries, the standard library and `servo` count by name alone, other
-    assets by their key, and any other object by its type and not by its state: a value
-    that an object holds, a file, or a library's version belongs into `config` if it
-    changes the result. The arguments of `asset`, other code of the same module, and
-    where all of it stands do not count. `servo.reach` has the details.
+    An asset is computed again when its code or its `config` changes. Its code is the function's
+    text and decorators, and what of the project these reach by name, at any distance: functions,
+    classes, constants, and modules that are imported inside a function. Libraries, the standard
+    library and `servo` count by name alone, other assets by their key, and any other object by its
+    type and not by its state: a value that an object holds, a file, or a library's version belongs
+    into `config` if it changes the result. The arguments of `asset`, other code of the same module,
+    and where all of it stands do not count. `servo.reach` has the details.
     """
     if function is not None:
         return AssetDefinition(function, {})
@@ -364,7 +363,7 @@ def column(
 
 
 def _canonical(settings: AssetSettings) -> AssetSettings:
-    """The same settings in their one form; Misdeclared where a value is none."""
+    """The settings in canonical form. Raises Misdeclared for a value that has none."""
     for name, value in settings.items():
         _check_setting(name, value)
     canonical = settings.copy()

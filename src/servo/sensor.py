@@ -1,4 +1,4 @@
-"""Sensors: they look at the world and say what should run.
+"""Sensors: functions that observe something outside and request runs.
 
     @sensor(interval="5m", selection=["sales.orders"])
     def new_orders(ctx: SensorContext) -> SensorResult: ...
@@ -7,9 +7,9 @@
     pushed = webhook_sensor("pushed", selection=["raw.events"])
     daily = asset_sensor("daily", "sales.orders", selection=["reports.daily"])
 
-The last three may also decorate a function, which then says what should run. A function is
-called with the cursor that it returned last. Cursor, requests and keys of a result are taken
-together or not at all.
+The last three may also decorate a function, which then decides what runs. A function is called with
+the cursor that it returned last. Cursor, requests and keys of a result are accepted together or not
+at all.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AssetVersion(NamedTuple):
 @dataclass(frozen=True)
 class SensorContext:
     cursor: str
-    """What the last result that was taken had; empty at first."""
+    """The cursor of the last accepted result; empty at first."""
     log: logging.Logger
     payload: str = ""
     """Of a webhook sensor: what was pushed."""
@@ -81,27 +81,26 @@ class SensorContext:
 @dataclass(frozen=True)
 class RunRequest:
     key: str
-    """One run for one key of this sensor, however often it is asked for."""
+    """A sensor starts one run for a key, however often it requests it."""
     partitions: str | Sequence[str] = ""
     """A range as the command line takes it, or several."""
     config: Mapping[str, str | int | bool | None] = field(default_factory=dict)
     """Values in place of those that assets declare, as `--config` gives them."""
     force: bool = True
-    """Run also what is up to date by its inputs and its code: what a sensor saw is not among
-    them."""
+    """Run also partitions that are up to date: fingerprints do not include what a sensor saw."""
 
 
 @dataclass(frozen=True)
 class SensorResult:
     cursor: str | None = None
-    """Where to go on; None keeps the cursor. File and asset sensors keep their own."""
+    """Where to continue; None keeps the cursor. File and asset sensors set their own."""
     runs: Sequence[RunRequest] = ()
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Values to add to sets of dynamic partitions."""
     skip_reason: str = ""
     """Why nothing is to run."""
     more: bool = False
-    """There is more to see: call again at once."""
+    """Whether to call the function again at once."""
 
 
 SensorFunction: TypeAlias = Callable[[SensorContext], SensorResult]
@@ -180,17 +179,17 @@ class SensorDefinition:
 
 
 def sensor(
+    name: str = "",
     *,
     selection: Sequence[str | Declaration],
     interval: Duration = "1m",
     timeout: Duration = "1m",
-    name: str = "",
     secrets: Mapping[str, str] | None = None,
 ) -> Callable[[SensorFunction], SensorDefinition]:
     """Declare that a function decides when the selection runs.
 
     It is called every `interval`, in a process of a worker, which is ended after `timeout`.
-    `secrets` are references, as of `@asset`.
+    Without a `name` it has that of the function. `secrets` are references, as of `@asset`.
     """
 
     def decorate(function: SensorFunction) -> SensorDefinition:

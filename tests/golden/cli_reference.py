@@ -34,6 +34,7 @@ GROUPS: Final = {
     "Limits": ("limits", "pause", "resume"),
     "Data": (
         "show",
+        "code",
         "partitions",
         "compare",
         "checks",

@@ -59,6 +59,7 @@ def settings(**channels: dict[str, Any]) -> NotificationSettings:
         ({**HOOK, "timeout_s": 600}, "timeout_s is 600"),
         ({**MAIL, "sender": "arco"}, "'arco' is not an e-mail address"),
         ({**MAIL, "to": ["a@b.org\nBcc: c@d.org"]}, "is not an e-mail address"),
+        ({"type": "smtp", "host": "h"}, "channel 'ops': Object missing required field `sender`"),
         ({**MAIL, "port": 0}, "port is 0"),
         ({**MAIL, "host": ""}, "host is ''"),
         ({**MAIL, "username": "arco"}, "username and password go together"),

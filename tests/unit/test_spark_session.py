@@ -6,11 +6,12 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import SparkContext
 
-from arco.spark import host
+from arco.spark.host import SparkHost
 from arco.spark.session import start
 from arco.spark.settings import SparkSettings
 from arco.tasks.failure import SparkUnavailable
@@ -101,17 +102,16 @@ class GoneDriver:
     def stop(self) -> None: ...
 
 
-def test_a_master_that_was_reached_before_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_that_was_reached_before_may_come_back() -> None:
     answers: list[object] = [GoneDriver(), SparkUnavailable("no master", permanent=True)]
 
-    def start_driver(settings: SparkSettings) -> object:
+    def start_driver(settings: SparkSettings) -> Any:
         answer = answers.pop(0)
         if isinstance(answer, SparkUnavailable):
             raise answer
         return answer
 
-    monkeypatch.setattr(host, "start_driver", start_driver)
-    spark = host.SparkHost()
+    spark = SparkHost(start=start_driver)
     spark.driver()
     with pytest.raises(SparkUnavailable) as caught:
         spark.driver()

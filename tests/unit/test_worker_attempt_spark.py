@@ -105,8 +105,8 @@ class Scene:
         self.driver = Driver()
         self.stopping = Stopping()
         self.process = Process()
-        host = SparkHost()
-        host._driver = self.driver
+        host = SparkHost(start=lambda settings: self.driver)
+        host.driver()
         self.spark = AttemptSpark(host, REQUEST, self.stopping, self.process)
 
 

@@ -1,9 +1,9 @@
-"""From a partition to the first cause of what is the matter with it.
+"""From a partition to the first cause of its problem.
 
-Each step looks at one partition of one asset: whether its last attempt failed, its output is held,
+Each step is about one partition of one asset: whether its last attempt failed, its output is held,
 its task was skipped, its version is older than what it reads, or its freshness deadline has passed.
-A step that another asset is the reason for goes on there. Everything is looked up by key, so a
-step costs what the asset's inputs cost, however large the catalog is.
+If another asset is the reason, the chain continues there. Everything is looked up by key, so the
+cost of a step depends on the asset's inputs, not on the size of the catalog.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from servo.contract.partition import PartitionKey
 
 MAX_STEPS: Final = 32
 MAX_COMPARED: Final = 50
-"""So many versions that went into one are compared with the current ones."""
+"""Maximum of input versions that are compared with the current ones."""
 
 
 class _Step(NamedTuple):
@@ -49,7 +49,7 @@ class _Step(NamedTuple):
 
 
 class _Withdrawn(NamedTuple):
-    """A version that went into this one, was held since, and has no newer one."""
+    """An input version that was held since, and has no newer one."""
 
     place: ExplainedPlace
     hold: QuarantineRow
@@ -69,7 +69,7 @@ class CauseFinder:
         self._inputs = inputs
         self._quality = QualityReader(inputs.snapshot)
 
-    # -- what to look at --------------------------------------------------------------------
+    # -- the subject ------------------------------------------------------------------------
 
     def subject(self, asset: str) -> str:
         """The partition that matters most: one that is bad, or due, or the newest."""
@@ -124,7 +124,7 @@ class CauseFinder:
             return outdated
         return self._overdue(asset, partition, stale)
 
-    # -- the last attempt gave no good output -------------------------------------------------
+    # -- the last attempt had no good output --------------------------------------------------
 
     def _bad_step(self, asset: str, status: PartitionStatusRow) -> _Step:
         match status.status:
@@ -166,7 +166,7 @@ class CauseFinder:
     def _input_of_failure(
         self, asset: str, status: PartitionStatusRow, task: TaskRow | None
     ) -> ExplainedPlace | None:
-        """The input that made it fail: one whose checks did not pass, or that cannot be read."""
+        """The input that caused the failure: its checks failed, or it cannot be read."""
         if not status.error_code.startswith(("checks.input", "input.")):
             return None
         named = []
@@ -238,7 +238,7 @@ class CauseFinder:
             remedies=(remedy("run it again", rerun_command(asset, status.partition_key)),),
         )
 
-    # -- nothing is there, or it is old -------------------------------------------------------
+    # -- no version, or an old one -----------------------------------------------------------
 
     def _missing(self, asset: str, partition: str, stale: SeriesFreshness | None) -> _Step:
         due = f"; it was due at {stale.due_at:%Y-%m-%d %H:%M} UTC" if stale and stale.due_at else ""
@@ -252,7 +252,7 @@ class CauseFinder:
     def _waiting_for(
         self, asset: str, partition: str, kind: CauseKind, text: str, at: datetime | None
     ) -> _Step:
-        """Why it was not made: it is being made, its task was skipped, or nobody asked."""
+        """Why it has no version: it is running, its task was skipped, or there was no request."""
         active = self._inputs.active(asset, partition)
         if active is not None:
             return _Step(
@@ -338,7 +338,7 @@ class CauseFinder:
         return _Step(cause, withdrawn[0].place) if withdrawn else self._with_upstream(cause)
 
     def _with_upstream(self, cause: Cause) -> _Step:
-        """Another input that is bad explains why nobody brought it up to date."""
+        """Another bad input explains why it is not up to date."""
         upstream = self._inputs.bad_upstream(cause.asset, cause.partition)
         is_reason = upstream is not None and upstream.skipped is not None
         return _Step(cause, upstream.place if upstream is not None and is_reason else None)
@@ -383,7 +383,7 @@ class CauseFinder:
 
 
 def task_facts(task: TaskRow) -> dict[str, FactValue]:
-    """What is recorded of a task that failed."""
+    """The recorded facts of a failed task."""
     return {
         "task_id": task.task_id,
         "category": task.error_category,

@@ -1,4 +1,4 @@
-"""Compares two versions: from what is recorded of them, and by key from their rows."""
+"""Compares two versions: by their records, and by key with their rows."""
 
 from __future__ import annotations
 

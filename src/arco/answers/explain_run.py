@@ -1,4 +1,4 @@
-"""Why a run is in its state: the chain of causes to the first one, and what stands out."""
+"""Why a run is in its state: the chain of causes, and observations."""
 
 from __future__ import annotations
 
@@ -144,8 +144,13 @@ def _named(task: TaskRow) -> str:
 def _all_well(run: RunRow) -> str:
     if run.state in RUN_ACTIVE:
         left = run.tasks_total - run.tasks_done
-        return f"run {run.run_id} continues: {left:,} of {run.tasks_total:,} tasks remain"
-    return f"run {run.run_id} is {run.state}: all {run.tasks_total:,} tasks are good"
+        return f"run {run.run_id} continues: {left:,} of {_tasks(run.tasks_total)} remain"
+    good = "its task is" if run.tasks_total == 1 else f"all {_tasks(run.tasks_total)} are"
+    return f"run {run.run_id} is {run.state}: {good} good"
+
+
+def _tasks(number: int) -> str:
+    return "1 task" if number == 1 else f"{number:,} tasks"
 
 
 def _has_failed(run: RunRow, failed: Sequence[TaskRow]) -> Cause:
@@ -224,15 +229,15 @@ def _slow(tasks: Sequence[TaskRow]) -> Iterator[Cause]:
         if task.wall_ms:
             by_asset.setdefault(task.asset_key, []).append(task)
     for asset, alike in sorted(by_asset.items()):
-        usual = median(task.wall_ms for task in alike)
+        median_ms = median(task.wall_ms for task in alike)
         slowest = max(alike, key=lambda task: task.wall_ms)
-        if len(alike) < 3 or slowest.wall_ms < max(SLOW * usual, LEAST_SLOW_MS):
+        if len(alike) < 3 or slowest.wall_ms < max(SLOW * median_ms, LEAST_SLOW_MS):
             continue
         yield Cause(
             kind="skew",
             asset=asset,
             partition=slowest.partition_key,
             text=f"{_named(slowest)} took {slowest.wall_ms / 1000:.1f} s, "
-            f"others of the asset {usual / 1000:.1f} s",
-            facts={"wall_ms": slowest.wall_ms, "usual_wall_ms": int(usual)},
+            f"others of the asset {median_ms / 1000:.1f} s",
+            facts={"wall_ms": slowest.wall_ms, "usual_wall_ms": int(median_ms)},
         )

@@ -41,7 +41,7 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
             _text("error", "Why the issuer did not log in.", 200),
         ],
     )
-    who = _operation(
+    session = _operation(
         "get_session",
         "Return the caller and its permissions; without a caller, the login URL.",
         answered(SessionBody),
@@ -94,14 +94,16 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
     items: dict[str, Json] = {
         "/auth/login": {"get": begin},
         "/auth/callback": {"get": back},
-        "/auth/session": {"get": who},
+        "/auth/session": {"get": session},
         "/auth/logout": {"post": end},
         "/auth/cli": {"get": ask, "post": allow},
         "/auth/token": {"post": token},
     }
     for item in items.values():
         for operation in item.values():
-            operation["responses"] |= refused(*bad, *((403, 413) if operation is not who else ()))
+            operation["responses"] |= refused(
+                *bad, *((403, 413) if operation is not session else ())
+            )
     return items
 
 

@@ -43,10 +43,10 @@ _SENSOR_LOG: Final = re.compile(r"logs/sensors/([^/]+)/.+\.log")
 class VisibleObjects:
     """Of one caller, at the newest generation."""
 
-    def __init__(self, seen: RowVisibility) -> None:
-        self._seen = seen
-        self._view = seen.view
-        self._store = seen.view.store
+    def __init__(self, visibility: RowVisibility) -> None:
+        self._seen = visibility
+        self._view = visibility.view
+        self._store = visibility.view.store
 
     def get(self, path: str) -> bytes:
         """Raises NotFound for what the caller does not see, as for what is not there."""

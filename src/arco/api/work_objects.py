@@ -1,8 +1,8 @@
 """Objects for workers that have no access to the store: each as far as a token allows.
 
 A slot shows its task token; a supervisor its API key, and for the log of an attempt the claim token
-besides (`Arco-Claim`). `arco.transport.work_grants` says what each reaches. What a cloud can hand
-out by itself goes by URLs of that cloud; everything else passes through the server, in parts.
+besides (`Arco-Claim`). `arco.transport.work_grants` defines what each may access. Objects in a
+cloud are accessed by URLs of that cloud; everything else passes through the server, in parts.
 """
 
 from __future__ import annotations
@@ -200,13 +200,13 @@ class Objects:
     async def list_objects(self, request: Request[Any, Any, Any]) -> RawResponse:
         """List the objects of a folder, in pages."""
         access = await self.access(request, "list_objects", "/work/objects")
-        given = parse(ObjectParameters, {}, request.scope["query_string"])
-        if not access.rules.may_list(given.prefix):
-            raise access.refuse("list", given.prefix)
+        parameters = parse(ObjectParameters, {}, request.scope["query_string"])
+        if not access.rules.may_list(parameters.prefix):
+            raise access.refuse("list", parameters.prefix)
 
         def listed() -> list[ObjectMeta]:
-            after = given.start_after or None
-            return list(islice(access.store.list(given.prefix, after), PAGE + 1))
+            after = parameters.start_after or None
+            return list(islice(access.store.list(parameters.prefix, after), PAGE + 1))
 
         metas = await self._server.in_thread(listed, access.served)
         items = [ListedObject(*meta) for meta in metas[:PAGE]]
@@ -242,7 +242,7 @@ class Objects:
     async def _pass_through(
         self, request: Request[Any, Any, Any], store: Store, path: str, length: int | None
     ) -> None:
-        """Write what comes in, without having all of it: visible whole, or not at all."""
+        """Write a body in parts, without holding all of it in memory. It is visible at the end."""
         passing: queue.Queue[Any] = queue.Queue(maxsize=4)
         loop = asyncio.get_running_loop()
 
@@ -335,7 +335,7 @@ def _exists(store: Store, path: str) -> bool:
 
 def _signed(store: Store, path: str) -> str:
     """A URL of the cloud; empty where it cannot make one."""
-    store.head(path)  # a redirect to what is not there would be answered in another way
+    store.head(path)  # a redirect to a missing object would have another answer
     try:
         return store.sign(path, SIGNED_FOR)
     except Error:  # it may lack a key to sign with: the bytes go through the server
@@ -365,7 +365,7 @@ async def _received(request: Request[Any, Any, Any], timeout_s: float) -> AsyncI
 
 
 async def _handed(passing: queue.Queue[Any], part: Any, writing: asyncio.Future[None]) -> None:
-    """Hand over a part; drop it if nobody takes it any more."""
+    """Pass a part on; drop it if the reader has ended."""
     while not writing.done():
         try:
             passing.put_nowait(part)

@@ -1,4 +1,4 @@
-"""What people say of namespaces, assets and columns, and the glossary: decided one by one."""
+"""Commands for values that people set on namespaces, assets and columns, and for the glossary."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class GovernanceCommands:
     ) -> Acknowledged:
         """Set and withdraw values of a namespace, an asset or a column, as a person.
 
-        What is not named stays, and what code says stays: a value that is withdrawn gives way
-        to that of code. Raises Refused if the subject's row has another version than expected,
-        or if people have not set what is to be withdrawn.
+        Other values stay, and so do those of code: after a withdrawal the value of code is in
+        effect. Raises Refused if the subject's row has another version than expected, or if people
+        have not set what is to be withdrawn.
         """
         target = CatalogSubject.parse(subject)
         if not set and not withdraw:

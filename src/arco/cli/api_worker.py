@@ -1,4 +1,4 @@
-"""`servo worker --api`: a worker without access to the store. Also how any worker ends."""
+"""`servo worker --api`: a worker without access to the store. Also the end of all workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`servo audit`: who did what, and whether the records of it are what the log says."""
+"""`servo audit`: records of commands and refusals, and their verification."""
 
 from __future__ import annotations
 

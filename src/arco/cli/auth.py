@@ -1,4 +1,4 @@
-"""`servo auth keys`: what lets programs in."""
+"""`servo auth keys`: credentials of programs."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _state(row: ApiKeyRow, now: datetime) -> str:
 
 
 def _plain(row: ApiKeyRow) -> dict[str, object]:
-    """Without the hash: nobody needs it, and it must not be copied about."""
+    """Without the hash, which is never shown."""
     fields: dict[str, object] = render.plain(row)
     del fields["secret_hash"]
     return {**fields, "prefix": row.prefix}

@@ -97,7 +97,7 @@ def dev(
 
 
 def _with_store(session: Session, folder: Path) -> Session:
-    """The session itself, or, where nothing names a store, one with that of the folder."""
+    """The session itself; if no store is configured, one with the store of the folder."""
     own = folder / LOCAL_STORE
     try:
         directory = session.config().directory
@@ -192,7 +192,7 @@ class _DevServer:
             self._stop.set()
 
     def _follow(self, stop: threading.Event) -> None:
-        """Print what happens. Ends when the engine has failed, which then says why."""
+        """Print events of runs. Ends when the engine has failed."""
         outage = Outage(self.workspace.clock, "view of runs")
         while not stop.is_set():
             try:
@@ -210,7 +210,7 @@ class _DevServer:
         self._deploys.end()
         os._exit(INTERRUPTED)
 
-    # -- what is said -----------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------
 
     def _tell_started(self, url: str, token: str, link: str) -> None:
         if self._session.json:
@@ -263,7 +263,7 @@ def _changes(answer: Mapping[str, Any]) -> str:
 
 
 def _has_display() -> bool:
-    """Whether a browser can be opened for whoever started this."""
+    """Whether a browser can be opened on this machine."""
     if not sys.stdout.isatty():
         return False
     if sys.platform == "darwin":

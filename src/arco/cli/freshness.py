@@ -92,5 +92,5 @@ def _line(entry: SeriesFreshness) -> tuple[object, ...]:
         Text(entry.status, "bold red" if is_stale else "green"),
         entry.materialized_at,
         entry.due_at,
-        entry.reason if is_stale else None,
+        entry.reason if is_stale or entry.materialized_at is None else None,
     )

@@ -161,7 +161,7 @@ def build_server(
     is_local: bool,
     development: Callable[[], DevelopmentState] | None = None,
 ) -> HttpServer:
-    """The API of these workspaces, with all ways in. A local one has a way for who started it."""
+    """The API of these workspaces, with all authenticators; a local server has local access too."""
     served = [ServedWorkspace(each, settings) for each in workspaces]
     keyed = [*served, *_tenant_workspaces(session, served, settings)]
     clock = workspaces[0].clock
@@ -228,7 +228,7 @@ def _workspaces(session: Session, names: list[str]) -> list[Workspace]:
 def _tenant_workspaces(
     session: Session, served: list[ServedWorkspace], settings: ApiSettings
 ) -> list[ServedWorkspace]:
-    """Those whose keys and roles hold in all workspaces of a tenant."""
+    """The workspaces whose keys and roles are valid in all workspaces of a tenant."""
     tenants = sorted({each.tenant for each in served})
     names = {(each.tenant, each.name) for each in served}
     return [

@@ -1,4 +1,4 @@
-"""`servo lineage import-dbt`, `imports`, `remove-import`: what other tools know."""
+"""`servo lineage import-dbt`, `imports`, `remove-import`: imports from other tools."""
 
 from __future__ import annotations
 

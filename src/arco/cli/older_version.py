@@ -9,7 +9,7 @@ from arco.state.snapshot import Snapshot
 
 
 def note_older_version(session: Session, snapshot: Snapshot) -> None:
-    """Say on stderr that tables which an answer reads may lack what older versions recorded."""
+    """Note on stderr that tables may lack what older versions recorded."""
     if not is_by_names(snapshot):
         return
     if session.generation is None and session.as_of is None and session.as_of_run is None:

@@ -135,8 +135,7 @@ def command(
 ) -> Callable[[Handler], Handler]:
     """Register a function as the command `name` of `app`. Its docstring is the help.
 
-    `negatives`: -1 is an argument, and no option. `before` is called before what the command
-    needs is imported.
+    `negatives`: -1 is an argument, not an option. `before` is called before the deferred imports.
     """
 
     def register(function: Handler) -> Handler:
@@ -170,7 +169,7 @@ def _runner(
             function(session, **given)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read us has seen enough. Nothing is left to flush at exit.
+            # The reader has closed the pipe. Nothing is left to flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from None
         finally:

@@ -124,8 +124,8 @@ def status(
                 "outside": statuses.outside,
                 "stale_known": is_judged,
                 "counts": [
-                    {"state": look.state, "quality": look.quality, "partitions": count}
-                    for look, count in statuses.counts().items()
+                    {"state": status.state, "quality": status.quality, "partitions": count}
+                    for status, count in statuses.counts().items()
                 ],
                 "ranges": [entry.plain() for entry in entries],
                 "more": len(chosen) > limit,

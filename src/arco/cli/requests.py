@@ -1,4 +1,4 @@
-"""`servo requests`: what was asked for, and what became of it."""
+"""`servo requests`: requests for runs, and their outcomes."""
 
 from __future__ import annotations
 

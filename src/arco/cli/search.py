@@ -1,4 +1,4 @@
-"""`servo search`: assets by what is written about them."""
+"""`servo search`: finds assets by their texts."""
 
 from __future__ import annotations
 

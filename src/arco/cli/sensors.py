@@ -1,4 +1,4 @@
-"""`servo sensors`: what looks at the world, what it saw, and what it asked for."""
+"""`servo sensors`: sensors and their evaluations."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def show(
 
 
 def _waiting(session: Session, workspace: Workspace, rows: Sequence[SensorRow]) -> dict[str, str]:
-    """Of sensors now: what was in the queue at an earlier generation nobody knows."""
+    """Only for the newest generation: the queue at an earlier one is unknown."""
     return {} if session.at() else untaken(workspace.store, rows, workspace.clock.now())
 
 

@@ -1,4 +1,4 @@
-"""What contracts promise of outputs, as requests have it."""
+"""The promises of contracts, for requests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KEPT: Final = 1_000
 
 class ContractLookup(Protocol):
     def contract(self, asset_id: str) -> ContractRow | None:
-        """The contract of an asset as it holds now."""
+        """The current contract of an asset."""
 
 
 class Promise(NamedTuple):
-    """What a request has of a contract."""
+    """The part of a contract in a request."""
 
     rule: ContractRule | None
     checks: tuple[Check, ...]
@@ -33,8 +33,8 @@ class Promise(NamedTuple):
 class SentContracts:
     """An asset without a contract is looked up once for all tasks of a run.
 
-    That of one which has a contract may change while a run works: an output is compared with what
-    holds when its task is sent.
+    A contract may change during a run: an output is compared with the contract at the time when its
+    task was enqueued.
     """
 
     def __init__(self, store: Store) -> None:

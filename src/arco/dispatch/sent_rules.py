@@ -1,4 +1,4 @@
-"""What the schemas of outputs are compared with, as requests have it."""
+"""The schema rules of outputs, for requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RuleSource(Protocol):
         """What the schema of an asset's output is compared with."""
 
     def schema_stamp(self, asset_id: str) -> SchemaStamp:
-        """Another one if the rule is another one."""
+        """A value that changes with the rule."""
 
 
 class _SentRule(NamedTuple):
@@ -38,7 +38,7 @@ class SentRules:
     def rule(
         self, run_id: str, asset_id: str, asset: Asset, source: RuleSource, again: bool
     ) -> SchemaRule | None:
-        """`again`: for a task that is tried again, maybe because the rule could not be read."""
+        """`again`: for a retry, whose reason may be that the rule could not be read."""
         if asset.compatibility.mode == "none":
             return None
         key = run_id, asset_id

@@ -1,11 +1,11 @@
-"""Whether the files of current versions are there and whole.
+"""Whether the files of current versions exist and are intact.
 
-    quick    files and their sizes, against what the version's row says
+    quick files and their sizes, against what the version's row says
     footers  the same, and the number of rows that the footers tell
     whole    the same, and every page is read and compared with its checksum, if it has one
 
-Versions are looked at in parallel; large files are read whole one after the other, so that
-memory holds one of them at a time. Nothing is changed.
+Versions are checked in parallel; large files are read one after the other, so that memory holds one
+of them at a time. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DataReport(msgspec.Struct, frozen=True):
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """What was found of one version."""
+    """The findings about one version."""
 
     files: int
     bytes: int
@@ -57,7 +57,7 @@ class _Version(msgspec.Struct, frozen=True):
 def check_data(
     store: Store, snapshot: Snapshot, depth: Depth, progress: Progress = silent
 ) -> DataReport:
-    """Looks at the current version of every partition."""
+    """Check the current version of every partition."""
     rows = snapshot.all(PARTITIONS)
     files = size = 0
     findings: list[FsckFinding] = []

@@ -1,6 +1,6 @@
-"""The files that dbt leaves in `target`: `manifest.json`, and `catalog.json` of `dbt docs`.
+"""The files that dbt writes to `target`: `manifest.json`, and `catalog.json` of `dbt docs`.
 
-Of the files only what an import uses is read. Fields that are not here may be anything.
+Only the fields that an import uses are read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class DbtNode(Struct, frozen=True):
 
     @property
     def is_data(self) -> bool:
-        """Whether there is a relation of it. Ephemeral models are parts of other queries."""
+        """Whether it is a relation. Ephemeral models are parts of other queries."""
         ephemeral = self.config is not None and self.config.materialized == "ephemeral"
         return self.resource_type in DATA and not ephemeral
 
@@ -168,7 +168,7 @@ DbtFile = Path | DbtUpload
 
 
 def read_manifest(path: DbtFile) -> DbtManifest:
-    """Raises Invalid for a file that is none, is broken, or is of a version that is not known."""
+    """Raises Invalid for a file that is not a manifest, is damaged, or has an unknown version."""
     return _read(path, "manifest", MANIFEST_VERSIONS, DbtManifest)
 
 

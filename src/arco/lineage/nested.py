@@ -1,8 +1,8 @@
-"""Structs, arrays and maps: built of flows, and taken apart again.
+"""The flows of structs, arrays and maps, and of their parts.
 
-A value without known parts is a column of an input, or what a function made. A field of a
-column comes from that column. A field of what a function made of several columns comes from
-some of them: the answer names all, and its confidence is not high.
+A value without known parts is a column of an input, or the result of a function. A field of a
+column comes from that column. A field of a function's result comes from some of its columns: all
+are named, and the confidence is not high.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from servo.contract.task import Influence
 
 
 def mixed(flows: Sequence[Flow], least: int = TRANSFORMATION, *, mask: bool = False) -> Flow:
-    """What a function makes of its arguments, about which no more is known."""
+    """The result of an unknown function of its arguments."""
     sources, doubt, _, _ = lift(merge(flows), least, mask=mask)
     return Flow(sources, doubt, None, _several(sources))
 
@@ -45,7 +45,7 @@ def built(parts: NestedParts) -> Flow:
 
 
 def beside(flow: Flow, conditions: Sequence[Flow]) -> Flow:
-    """The value, and what decides whether there is one."""
+    """The value, with conditions that decide whether it is null."""
     more = merge(_whole(each) for each in conditions)
     if not more.sources and not more.doubt:
         return flow
@@ -101,20 +101,22 @@ def _positions(names: tuple[str, ...]) -> dict[str, list[int]]:
 
 
 def with_field(flow: Flow, name: str, value: Flow) -> Flow:
-    kept = _fields(flow)
-    alike = [i for i, each in enumerate(kept.names) if each.lower() == name.lower()]
-    flows = tuple(value if i in alike else each for i, each in enumerate(kept.flows))
+    fields = _fields(flow)
+    alike = [i for i, each in enumerate(fields.names) if each.lower() == name.lower()]
+    flows = tuple(value if i in alike else each for i, each in enumerate(fields.flows))
     if alike:
-        return built(kept._replace(flows=flows))
-    return built(kept._replace(flows=(*flows, value), names=(*kept.names, name)))
+        return built(fields._replace(flows=flows))
+    return built(fields._replace(flows=(*flows, value), names=(*fields.names, name)))
 
 
 def without_field(flow: Flow, name: str) -> Flow:
-    kept = _fields(flow)
+    fields = _fields(flow)
     pairs = [
-        (n, f) for n, f in zip(kept.names, kept.flows, strict=True) if n.lower() != name.lower()
+        (n, f) for n, f in zip(fields.names, fields.flows, strict=True) if n.lower() != name.lower()
     ]
-    return built(kept._replace(names=tuple(n for n, _ in pairs), flows=tuple(f for _, f in pairs)))
+    return built(
+        fields._replace(names=tuple(n for n, _ in pairs), flows=tuple(f for _, f in pairs))
+    )
 
 
 def _fields(flow: Flow) -> NestedParts:

@@ -1,4 +1,4 @@
-"""What the expressions of a query make of its columns; as `spark.lineage.expressions`."""
+"""The flows of expressions in a query; as `spark.lineage.expressions`."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ class Flows:
                 return beside(first, [Flow(result.influences)])
             case exp.Anonymous() if tree.name.lower() == "identifier":
                 return self._identifier(tree)
-        for way in (self._with_lambda, self._nested):
-            if (flow := way(tree)) is not None:
+        for rule in (self._with_lambda, self._nested):
+            if (flow := rule(tree)) is not None:
                 return flow
         return self._function(tree)
 
-    # -- structs, arrays and maps: the usual ways to build them and to take them apart ------
+    # -- structs, arrays and maps -----------------------------------------------------------
 
     def _nested(self, tree: exp.Expr) -> Flow | None:
         match tree:

@@ -1,4 +1,4 @@
-"""What generators of a query make of one row; as `spark.lineage.generators`."""
+"""The flows of generators in a query; as `spark.lineage.generators`."""
 
 from __future__ import annotations
 

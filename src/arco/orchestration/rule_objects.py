@@ -26,7 +26,7 @@ R = TypeVar("R", bound=SchemaRule | ContractRule)
 
 
 def put_rule(store: Store, run_id: str, rule: R, *, again: bool = False) -> R:
-    """The rule as it travels. `again` puts it over what is there, which may be damaged."""
+    """The rule for a request. `again` overwrites the stored object, which may be damaged."""
     if len(rule.packed) <= INLINE_CHARS:
         return rule
     body = base64.b64decode(rule.packed)
@@ -41,7 +41,7 @@ def put_rule(store: Store, run_id: str, rule: R, *, again: bool = False) -> R:
 
 
 def whole_rule(store: Store, rule: R) -> R:
-    """The rule with all of it. NotFound or Corrupt if its object is not there."""
+    """The complete rule. Raises NotFound or Corrupt for its object."""
     ref = rule.stored_in
     if ref is None:
         return rule

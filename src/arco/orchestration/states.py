@@ -38,7 +38,7 @@ class RunState(StrEnum):
 
 
 Gate = Literal["", "warn", "quarantine", "block"]
-"""What checks made of a task's output; empty if all is well."""
+"""The gate of a task's output; empty if all checks passed."""
 HELD_GATES: Final[frozenset[Gate]] = frozenset({"quarantine", "block"})
 
 
@@ -142,7 +142,7 @@ TASK_TRANSITIONS: Final[Mapping[TaskState, Mapping[TaskCause, TaskState]]] = {
 
 
 class RequestState(StrEnum):
-    """What became of a request for a run."""
+    """The state of a request for a run."""
 
     PENDING = "PENDING"
     TRIGGERED = "TRIGGERED"

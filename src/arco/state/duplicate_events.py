@@ -1,8 +1,7 @@
 """Finding event ids that are in the log more than once, in bounded memory.
 
-Ids go into parts by their checksum, so that equal ids meet in one part. A part is
-kept in memory while it is small, and in a temporary file from then on. The parts
-are looked at one after the other.
+Ids are partitioned by their checksum, so that equal ids are in one part. A small part is in memory,
+a larger one in a temporary file. The parts are searched one after the other.
 """
 
 from __future__ import annotations

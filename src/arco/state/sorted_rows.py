@@ -1,4 +1,4 @@
-"""Sorted runs: finding rows in, and merging, record batches in file order."""
+"""Searches and merges record batches in file order."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key)
 
 
 def _end_of(value: Any, column: Sequence[Any], start: int, end: int) -> int:
-    """Where the run of a value that begins at `start`, if there is one, ends.
+    """The end of the equal values that begin at `start`.
 
-    Most runs are short: it is looked for near its beginning first.
+    Most ranges are short: the search begins near the start.
     """
     step = 1
     while start + step <= end and column[start + step - 1] == value:
@@ -56,14 +56,14 @@ def latest(
     parts = [pa.Table.from_batches([t]) if isinstance(t, pa.RecordBatch) else t for t in tables]
     merged = pa.concat_tables(parts, promote_options="default")
     if len(parts) == 1:
-        kept = merged if keep_deleted else merged.filter(pc.invert(merged.column("_deleted")))
-        return kept.combine_chunks()
+        result = merged if keep_deleted else merged.filter(pc.invert(merged.column("_deleted")))
+        return result.combine_chunks()
     # Rows are copied once, when it is known which of them stay.
     return merged.take(_newest(merged, key_columns, keep_deleted)).combine_chunks()
 
 
 def _newest(merged: pa.Table, key_columns: Sequence[str], keep_deleted: bool) -> pa.Array:
-    """Where the rows are that stay, in file order."""
+    """The indexes of the rows that stay, in file order."""
     order: list[tuple[str, Any]] = [("_bucket", "ascending")]
     order += [(c, "ascending") for c in key_columns]
     indices = pc.sort_indices(merged, sort_keys=[*order, ("row_version", "descending")])

@@ -1,4 +1,4 @@
-"""Warm state: the rows that a committer has at hand, keyed by generation.
+"""Warm state: the rows that a committer has in memory, at a generation.
 
 Only the buckets that a batch touches are loaded. A bucket is a sorted slice of
 the files, and on top of it the rows that changed since. What this process has committed in
@@ -40,19 +40,20 @@ from arco.state.sorted_rows import bucket_slice, latest, prefix_range
 from arco.state.table import Key, Table, Versioned
 
 LOOKS = 128
-"""So many rows of a large bucket are looked up one by one before it is loaded."""
+"""Lookups of single rows of a large bucket before it is loaded."""
 FOUND = 8
-"""So many rows of a bucket of hashes are looked up one by one before it is loaded again."""
+"""Lookups of single rows of a bucket of hashes before it is loaded again."""
 SWEEP = 24
-"""After so many commits what was not looked at is dropped."""
+"""After this many commits, unused buckets are dropped."""
 LARGE = 1_024
-"""From so many rows of a table on, buckets are worth reducing to the hashes of their keys."""
+"""For tables with more rows, unused buckets are reduced to the hashes of their keys."""
 SELDOM = 8
-"""A bucket is seldom found if less than one of so many of its rows was, since the last sweep."""
+"""A bucket is seldom used if less than one in this many of its rows was found since the last
+sweep."""
 ROOM = 7 / 8
-"""Buckets are dropped until what is left takes this part of the budget."""
+"""Buckets are dropped until the others take this part of the budget."""
 SETTLED = 64
-"""So many changed rows of a bucket are worth turning into columns."""
+"""Minimum of changed rows of a bucket that are turned into columns."""
 
 
 class Tables(Protocol):
@@ -76,7 +77,7 @@ class Warm:
         self._files = files
         self._budget = budget_bytes
         self._loaded = 0
-        """What all buckets take, or more: a bound that is worked out anew when it is reached."""
+        """An upper bound of the memory of all buckets; computed again when it is reached."""
         self.is_tight = False
         """Whether rows were dropped, since the last sweep, to make room for others."""
         self._commits = 0
@@ -87,7 +88,7 @@ class Warm:
         """Buckets that are not loaded, and that commits of this process have changed."""
         self._tables: Tables | None = None
         self._shards: dict[Table[Any], FileShards] = {}
-        """What the files of `_tables` may hold, of tables for which somebody asked."""
+        """The shard keys in files of `_tables`, for tables that needed them."""
         self.buckets: OrderedDict[tuple[Table[Any], int], LoadedBucket | BucketHashes] = (
             OrderedDict()
         )
@@ -98,7 +99,7 @@ class Warm:
         self._empty: dict[Table[Any], pa.RecordBatch] = {}
 
     def reset(self) -> None:
-        """Forget everything, because history was rewritten or we do not know."""
+        """Drop everything, because history was rewritten or may have been."""
         self._position = self._own_since = 0
         self._incomplete.clear()
         self._tables = None
@@ -108,7 +109,7 @@ class Warm:
         self._too_large.clear()
 
     def advance(self, tables: Tables, position: int) -> None:
-        """Bring what is loaded from the generation it is at to another, newer one."""
+        """Advance the loaded rows to a newer generation."""
         if position != self._position:
             if self._tables is not None:
                 self._overlay(self._tables, tables)
@@ -122,7 +123,7 @@ class Warm:
         for table in dict.fromkeys(table for table, _ in self.buckets):
             files = after.table(str(table))
             if not only_grew(before.table(str(table)), files):
-                self._drop(table)  # merged before we saw it: only the files know
+                self._drop(table)  # merged before it was read: only the files have it
                 continue
             for ref in files.l0:
                 if ref.versions[1] > self._position:
@@ -149,7 +150,7 @@ class Warm:
         return self.buckets.pop(at)
 
     def apply(self, changes: Changes, tables: Tables, position: int) -> None:
-        """Take over what this process itself has just committed on top of this state."""
+        """Apply what this process has just committed on top of this state."""
         is_too_much = ROW_BYTES * sum(map(len, changes.values())) > self._budget
         for table, changed in changes.items():
             numbers = table.bucket_numbers(changed)
@@ -213,7 +214,7 @@ class Warm:
         return versioned
 
     def _is_not_worth_loading(self, table: Table[Any], key: Key) -> bool:
-        """Whether rows are short of room, and no file has rows of this shard key."""
+        """Whether memory is tight, and no file has rows of this shard key."""
         if not self.is_tight:
             return False
         shards = self._shards.get(table)
@@ -277,7 +278,7 @@ class Warm:
             if bucket.nbytes > self._budget // 2:
                 self._too_large.add(at)
             if self._loaded > self._budget:
-                self._shrink()  # what goes is in the files; the fold has taken what it needs
+                self._shrink()  # dropped rows are in the files; the fold has read what it needs
             self.buckets[at] = bucket
             self._incomplete.discard(at)
         else:
@@ -306,9 +307,9 @@ class Warm:
         return () if self._tables is None else self._tables.table(str(table)).recent()
 
     def _sweep(self) -> None:
-        """Drop what nobody looked at for a while, and settle what has changed.
+        """Drop unused buckets, and turn changed rows into columns.
 
-        What that frees lies scattered between what stays: the allocator is told to give it back.
+        The freed memory is scattered: the allocator is told to return it.
         """
         old = self._commits - SWEEP
         rows = self._rows_of_tables()
@@ -342,9 +343,9 @@ class Warm:
     def _is_seldom_found(
         self, table: Table[Any], bucket: LoadedBucket | BucketHashes, rows: Counter[Table[Any]]
     ) -> bool:
-        """Whether the hashes of its keys do instead of a bucket, since what is asked is new.
+        """Whether the hashes of its keys are enough, since most lookups are for new keys.
 
-        Not if more old rows were found than are looked up before it is loaded again: the look-ups
+        Not if more old rows were found than are looked up before it is loaded again: the lookups
         and the loading would take longer than many commits.
         """
         if isinstance(bucket, BucketHashes):
@@ -370,7 +371,7 @@ class Warm:
         self._loaded = total
 
     def _evict(self, total: int) -> int:
-        """Drop buckets until there is room for more, the rows before the few bytes of hashes."""
+        """Drop buckets until there is room for more; rows before hashes."""
         self.is_tight = True
         for kind in (LoadedBucket, BucketHashes):
             for at in [at for at, bucket in self.buckets.items() if isinstance(bucket, kind)]:
@@ -382,7 +383,7 @@ class Warm:
     def _consolidated(
         self, table: Table[Any], bucket: LoadedBucket | BucketHashes
     ) -> LoadedBucket | BucketHashes:
-        """Changed rows turned into columns: a tenth of the memory, a slower look."""
+        """Changed rows turned into columns: a tenth of the memory, with slower lookups."""
         if isinstance(bucket, BucketHashes):
             return bucket.index()
         parts = [pa.Table.from_batches([bucket.batch]), table.to_arrow(bucket.changed)]

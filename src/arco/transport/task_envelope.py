@@ -4,10 +4,9 @@ The signature is an HMAC-SHA-256 over the canonical JSON of
 
     {"expires_at": ..., "key_id": ..., "request": ...}
 
-and is checked over the request's bytes as they came, before anything in them is
-read. So a field that a newer dispatcher added does not break it, and who cannot
-sign learns nothing but that. Keys rotate: put the new one first, and keep the old
-ones until what they signed has expired.
+and is checked over the request's bytes as they came, before anything in them is read. So a field
+that a newer dispatcher added does not break it, and an invalid signature reveals nothing else. Keys
+rotate: put the new one first, and keep the old ones until what they signed has expired.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class EnvelopeSigner:
         return b'{"auth":' + canonical.encode(auth) + b',"request":' + body + b"}"
 
     def open(self, raw: bytes, *, tenant: str, workspace: str) -> TaskRequest:
-        """The request, if it was signed for this workspace and is whole. Denied or Invalid."""
+        """The request, if it is intact and signed for this workspace. Denied or Invalid."""
         sealed = _decoded(raw)
         self._check_auth(sealed)
         return check_request(_parsed(sealed.request), tenant=tenant, workspace=workspace)

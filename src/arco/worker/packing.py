@@ -1,4 +1,4 @@
-"""Packs a project's folder into an artifact, and says what is in it.
+"""Packs a project's folder into an artifact, and lists its content.
 
 The same files give the same bytes on every machine: names are sorted, times,
 modes and the creating system are fixed, and nothing is compressed, because what
@@ -24,7 +24,7 @@ from arco.worker.artifact import MAX_BYTES, MAX_FILES
 from servo.ignore import IgnoredFiles
 
 LARGE_BYTES: Final = 1 << 20
-"""A larger file is not source, as a rule."""
+"""Larger files are usually not source."""
 SECRETS: Final = (
     "credentials",
     "credentials.*",
@@ -41,7 +41,7 @@ SECRETS: Final = (
     "*.jks",
     "*.keystore",
 )
-"""Names of files that hold secrets, as a rule. A module, as `secrets.py`, is source."""
+"""Names of files that usually contain secrets. A module, such as `secrets.py`, is source."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3

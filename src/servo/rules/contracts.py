@@ -134,12 +134,12 @@ def _asset_flaws(contract: Contract, asset: Asset) -> Iterator[Flaw]:
     yield from retention_flaws(contract.retention, asset.retention)
 
 
-def retention_flaws(promised: Retention, kept: Retention) -> Iterator[Flaw]:
+def retention_flaws(promised: Retention, retention: Retention) -> Iterator[Flaw]:
     """A version is kept as long as one of the two numbers holds; none means for ever."""
-    if kept == Retention():
+    if retention == Retention():
         return
     for measure in ("days", "versions"):
-        least, most = getattr(promised, measure), getattr(kept, measure)
+        least, most = getattr(promised, measure), getattr(retention, measure)
         if least > most:
             yield Flaw(
                 f"promises {least} {measure} of versions, and the asset keeps {most}",

@@ -130,7 +130,7 @@ def _common_terms(assets: Sequence[Asset]) -> set[str]:
 
 
 def _unknown(item: Schedule | Sensor, keys: Set[str], terms: Set[str]) -> Iterator[Problem]:
-    """What is selected must be there."""
+    """Every term of a selection must select something."""
     names = keys | {key.partition(".")[2] for key in keys}
     for term in item.selection:
         common = _COMMON.fullmatch(term)

@@ -173,14 +173,14 @@ def explain_run(
     """Explain why a run is in its state."""
     row = require_run(view, visible, parameters.run_id)
     explanation = _answers(view).explain_run(row.run_id)
-    whole = sees_whole_run(view, visible, row)
+    sees_all = sees_whole_run(view, visible, row)
     return RunExplanationBody(
         run_id=explanation.run_id,
         state=explanation.state,
         summary=explanation.summary,
         causes=_causes(visible, explanation.causes),
         observations=_causes(visible, explanation.observations),
-        triggered_by=list(explanation.triggered_by) if whole else [],
+        triggered_by=list(explanation.triggered_by) if sees_all else [],
     )
 
 
@@ -307,15 +307,17 @@ def get_diff(view: View, visible: Visible, parameters: DiffParameters) -> DiffBo
     if parameters.since > view.generation:
         raise invalid_field("since", f"is later than generation {view.generation}")
     older = view.earlier(parameters.since)
-    whole = snapshot_diff(older, view.snapshot)
+    difference = snapshot_diff(older, view.snapshot)
     kinds = SnapshotDiff.__struct_fields__[4:]
-    seen = {kind: tuple(e for e in getattr(whole, kind) if _sees(visible, e)) for kind in kinds}
+    visible_changes = {
+        kind: tuple(e for e in getattr(difference, kind) if _sees(visible, e)) for kind in kinds
+    }
     limit = parameters.limit
     return DiffBody(
         difference=msgspec.structs.replace(
-            whole, **{kind: changes[:limit] for kind, changes in seen.items()}
+            difference, **{kind: changes[:limit] for kind, changes in visible_changes.items()}
         ),
-        truncated=[kind for kind, changes in seen.items() if len(changes) > limit],
+        truncated=[kind for kind, changes in visible_changes.items() if len(changes) > limit],
     )
 
 

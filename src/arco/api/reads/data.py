@@ -85,8 +85,8 @@ def get_partitions(
         outside=statuses.outside,
         stale_known=is_judged,
         counts=[
-            StatusCount(state=look.state, quality=look.quality, partitions=count)
-            for look, count in statuses.counts().items()
+            StatusCount(state=status.state, quality=status.quality, partitions=count)
+            for status, count in statuses.counts().items()
         ],
         ranges=ranges[: parameters.limit],
         next_offset=last if len(ranges) > parameters.limit else None,
@@ -140,7 +140,10 @@ def get_partition_map(
         asset=parameters.asset,
         partitions=statuses.partitions,
         share=cells.share,
-        looks=[PartitionLookBody(state=look.state, quality=look.quality) for look in cells.looks],
+        looks=[
+            PartitionLookBody(state=status.state, quality=status.quality)
+            for status in cells.statuses
+        ],
         runs=cells.runs,
     )
 
@@ -276,8 +279,8 @@ def list_check_results(
 
     def matches(row: CheckResultRow) -> bool:
         named = parameters.check in ("", row.check_name, row.check_id)
-        there = parameters.partition is UNSET or row.partition_key == parameters.partition
-        return named and there and (after is None or _result_key(row) < after)
+        in_partition = parameters.partition is UNSET or row.partition_key == parameters.partition
+        return named and in_partition and (after is None or _result_key(row) < after)
 
     since = parse_time(parameters.since, view.snapshot.published_at)
     rows = QualityReader(view.snapshot).results(

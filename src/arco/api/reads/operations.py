@@ -186,10 +186,10 @@ def list_generations(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, GenerationBody]]:
     """List the generations that are kept, the newest first."""
-    kept = KeptGenerations(view.manifests.kept(), view.generation)
-    numbers = reversed(range(len(kept)))
+    generations = KeptGenerations(view.manifests.floor(), view.generation)
+    numbers = reversed(range(len(generations)))
     for place in numbers:
-        number = kept[place]
+        number = generations[place]
         if window.after is not None and (-number,) <= window.after:
             continue
         head = view.manifests.find(number)

@@ -94,11 +94,18 @@ def list_runs(
         asset_key=parameters.asset,
         since=since,
         after=after,
-        matches=None if visible.all else lambda row: sees_run(view, visible, row),
+        matches=None if visible.all else lambda row: _sees_listed(view, visible, row),
         choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
+        namespaces=visible.namespaces,
+        keep=view.kept_run,
     )
     for row in page.rows:
         yield (row.created_at, row.run_id), _body(view, visible, row)
+
+
+def _sees_listed(view: View, visible: Visible, row: RunRow) -> bool:
+    """A run that names its namespaces is in the list because one of them is visible."""
+    return row.namespaces is not None or sees_run(view, visible, row)
 
 
 class RunDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,14 +124,14 @@ class RunDetailsParameters(RunParameters, frozen=True, kw_only=True):
 def get_run(view: View, visible: Visible, parameters: RunDetailsParameters) -> RunDetails:
     """Show a run: its state, its counts, and what it waits for."""
     row = require_run(view, visible, parameters.run_id)
-    whole = sees_whole_run(view, visible, row)
-    tasks = () if whole else OrchestrationReader(view.snapshot).tasks(row.run_id)
+    sees_all = sees_whole_run(view, visible, row)
+    tasks = () if sees_all else OrchestrationReader(view.snapshot).tasks(row.run_id)
     before = runs_before(view.snapshot, row)
     return RunDetails(
         run=_body(view, visible, row),
         caused_by=[each.run_id for each in before if sees_run(view, visible, each)],
         hidden_tasks=sum(not visible.sees_asset(task.asset_key) for task in tasks),
-        waiting=_waiting(view, row) if whole and parameters.waiting else [],
+        waiting=_waiting(view, row) if sees_all and parameters.waiting else [],
     )
 
 

@@ -191,12 +191,12 @@ def push_message(
 def pushed(
     writing: Writing, sensor_id: str, message_id: str, payload: str
 ) -> WriteAnswer[PushedBody]:
-    done = writing.unkeyed.sensors.push(sensor_id, message_id, payload)
+    push = writing.unkeyed.sensors.push(sensor_id, message_id, payload)
     answer = PushedBody(
-        sensor_id=done.sensor_id,
+        sensor_id=push.sensor_id,
         message_id=message_id,
-        state=str(done.state),
-        is_repeated=done.is_repeated,
+        state=str(push.state),
+        is_repeated=push.is_repeated,
     )
     return WriteAnswer(answer, writing.fresh().generation, f"/sensors/{sensor_id}")
 

@@ -93,9 +93,9 @@ def _check_reach(writing: Writing, manifest: Manifest) -> None:
     if any(not KEY.fullmatch(term) for term in terms) or any(s.workspace for s in manifest.sensors):
         writing.allow_workspace()
     watched = {sensor.asset for sensor in manifest.sensors if sensor.asset}
-    asked = {key.partition(".")[0] for key in terms | watched}
-    if asked:
-        allow_namespaces(writing, asked)
+    namespaces = {key.partition(".")[0] for key in terms | watched}
+    if namespaces:
+        allow_namespaces(writing, namespaces)
 
 
 def validate_deployment(
@@ -119,7 +119,7 @@ def create_deployment(
     manifest = _manifest(writing, body.manifest)
     check_artifact(body.source)
     id = id_of_key(writing.key) if writing.key else ""
-    done = _earlier(writing, manifest, id) or writing.unkeyed.orchestration.deploy(
+    deployed = _earlier(writing, manifest, id) or writing.unkeyed.orchestration.deploy(
         manifest,
         body.source,
         message=body.message,
@@ -129,7 +129,9 @@ def create_deployment(
         deployment_id=id,
     )
     return WriteAnswer(
-        DeployedBody(deployment=done), done.generation, f"/deployments/{done.deployment_id}"
+        DeployedBody(deployment=deployed),
+        deployed.generation,
+        f"/deployments/{deployed.deployment_id}",
     )
 
 
@@ -160,8 +162,8 @@ def rollback_deployment(
     manifest = writing.view.library.manifest(row.manifest)
     _manifest(writing, msgspec.Raw(encode_manifest(manifest)))
     id = id_of_key(writing.key) if writing.key else ""
-    done = _earlier(writing, manifest, id, row.deployment_id)
-    done = done or writing.unkeyed.orchestration.rollback(
+    deployed = _earlier(writing, manifest, id, row.deployment_id)
+    deployed = deployed or writing.unkeyed.orchestration.rollback(
         row.deployment_id,
         project=row.project,
         message=body.message,
@@ -171,7 +173,9 @@ def rollback_deployment(
         deployment_id=id,
     )
     return WriteAnswer(
-        DeployedBody(deployment=done), done.generation, f"/deployments/{done.deployment_id}"
+        DeployedBody(deployment=deployed),
+        deployed.generation,
+        f"/deployments/{deployed.deployment_id}",
     )
 
 
@@ -246,11 +250,11 @@ def change_partition_keys(
 ) -> WriteAnswer[KeysAnswer]:
     """Add keys to, or remove them from, the set of a dynamic dimension."""
     writing.allow_workspace()  # a set of keys belongs to no namespace
-    done = writing.commands.orchestration.change_partition_keys(
+    outcome = writing.commands.orchestration.change_partition_keys(
         parameters.keys, add=body.add, remove=body.remove
     )
     answer = KeysAnswer(keys=parameters.keys, added=len(body.add), removed=len(body.remove))
-    return WriteAnswer(answer, done.generation, f"/partition-keys/{parameters.keys}")
+    return WriteAnswer(answer, outcome.generation, f"/partition-keys/{parameters.keys}")
 
 
 # -- notifications ----------------------------------------------------------------------------

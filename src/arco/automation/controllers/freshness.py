@@ -1,4 +1,4 @@
-"""Judging series that are due: whether they are fresh, why not, and which run to ask for."""
+"""Evaluates series that are due: whether they are fresh, why not, and which run to request."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class FreshnessVerdict(NamedTuple):
     due_at: datetime | None
     """When newer data is due, or was; None if it never will be."""
     partition: str
-    """What is due: of an asset with periods, the newest one that is."""
+    """The due partition; for an asset with periods, the newest due one."""
 
 
 class LookAgain(NamedTuple):
-    """Nothing is to be done before a time; None: before it changes."""
+    """Nothing is due before a time; None: before it changes."""
 
     at: datetime | None
 
@@ -66,8 +66,8 @@ def judge(
     is_active: bool,
     now: datetime,
 ) -> Judgement:
-    """`attempt` is the last one at what is due, `upstream` an asset above that is stale;
-    `is_active`: a run that it asked for is not over."""
+    """`attempt` is the last one of the due partition, `upstream` an upstream asset that is stale;
+    `is_active`: a run that it requested is active."""
     if row is not None and row.shape != policy.shape:
         row = None
     current = verdict(rule, series, row, now)
@@ -75,7 +75,7 @@ def judge(
     version = row.materialization_id if row is not None and rule.counts(row) else ""
     if current.status != recorded:
         if recorded == STALE and row is not None and row.judged == judged_as(policy, version):
-            return LookAgain(None)  # another machine's zone data say that it is stale
+            return LookAgain(None)  # by another machine's zone data it is stale
         cause, reason = explain(policy, current, row, attempt, upstream)
         return FreshnessEvaluated(
             asset_id=policy.asset_id,

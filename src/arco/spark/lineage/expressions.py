@@ -1,4 +1,4 @@
-"""What an expression of a plan makes of its columns.
+"""The flow of the columns of a plan through an expression.
 
 An expression is a list of nodes in pre-order with `num-children`, as `toJSON` prints
 it. It is evaluated from its end, with a stack: then a node finds its children on top,
@@ -258,7 +258,7 @@ _NESTED: Final[dict[str, Callable[[Node, list[Term]], Flow]]] = {
 # -- functions of functions ---------------------------------------------------------------
 
 _ROUNDS: Final = 20
-"""How often a value is put into the function that made it, until nothing new comes of it."""
+"""Maximum of rounds until the flow of a repeated function does not change any more."""
 
 
 def _transform(context: Context, children: list[Term]) -> Flow:

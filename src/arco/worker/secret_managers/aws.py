@@ -1,7 +1,7 @@
 """AWS Secrets Manager: `aws-secrets-manager:NAME` or an ARN.
 
 botocore (the extra `arco[aws]`) finds region and credentials where AWS's own programs find them,
-signs, and tries again what failed in passing.
+signs, and retries transient failures.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _region() -> str | None:
 
 
 def _understood(error: Any, ref: SecretRef) -> Exception:
-    """AWS's own message is left out: it repeats what was sent."""
+    """AWS's own message is left out: it repeats the request."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in _MISSING:
