@@ -200,9 +200,7 @@ class HealthReader:
         has_version = state is not None and bool(state.last_materialization_id)
         rest = HealthStatus.HEALTHY if has_version else HealthStatus.UNKNOWN
         status = HealthStatus.UNHEALTHY if broken else HealthStatus.WARNING if warnings else rest
-        without_version = (
-            [] if has_version or broken or warnings else ["nothing was made of it yet"]
-        )
+        without_version = [] if has_version or broken or warnings else ["it has no version yet"]
         return AssetHealth(
             asset=asset,
             status=status,
@@ -276,7 +274,7 @@ def policy_text(policy: FreshnessPolicyRow) -> str:
 
 
 def _ended(state: AssetOutcome) -> str:
-    return "failed" if state.last_outcome == "failed" else "gave an output that is held"
+    return "failed" if state.last_outcome == "failed" else "produced an output that is held"
 
 
 def _quality(state: AssetOutcome | None, held: int) -> QualityHealth:

@@ -60,7 +60,7 @@ class _Withdrawn(NamedTuple):
     def text(self) -> str:
         end = "was rejected" if self.hold.status == HoldStatus.REJECTED else "is held"
         who = f" by {hold_text(self.hold)}" if self.hold.status in HELD else ""
-        return f"the version of {place(*self.place)} that it was made from {end}{who}"
+        return f"the version of {place(*self.place)} that it was computed from {end}{who}"
 
 
 class CauseFinder:
@@ -157,7 +157,7 @@ class CauseFinder:
                 *hints,
                 remedy("read the log", f"servo runs logs {status.last_run_id} --task {asset}"),
                 remedy(
-                    "run it again when the reason is gone", f"servo runs retry {status.last_run_id}"
+                    "run it again when the cause is fixed", f"servo runs retry {status.last_run_id}"
                 ),
             ),
         )
@@ -195,9 +195,9 @@ class CauseFinder:
             at=status.last_at,
             facts={"run_id": status.last_run_id, "materialization_id": id, "checks": checks},
             remedies=(
-                remedy("look at what the checks found", f"servo quarantine show {id}"),
-                remedy("approve it, if the data is right", f"servo quarantine approve {id}"),
-                remedy("reject it, mend the input or the code, and run it again"),
+                remedy("see the check results", f"servo quarantine show {id}"),
+                remedy("approve it, if the data is correct", f"servo quarantine approve {id}"),
+                remedy("reject it, fix the input or the code, and run it again"),
             ),
         )
 
@@ -216,9 +216,9 @@ class CauseFinder:
                 "held_by": hold.held_by,
             },
             remedies=(
-                remedy("release it, if the data is right", f"servo quarantine release {id}"),
+                remedy("release it, if the data is correct", f"servo quarantine release {id}"),
                 remedy(
-                    "mend the input or the code, and make it again",
+                    "fix the input or the code, and run it again",
                     rerun_command(asset, status.partition_key),
                 ),
             ),
@@ -235,7 +235,7 @@ class CauseFinder:
             f"{status.message}",
             at=status.last_at if held is None else held.decided_at,
             facts={"run_id": status.last_run_id, "materialization_id": status.last},
-            remedies=(remedy("make it again", rerun_command(asset, status.partition_key)),),
+            remedies=(remedy("run it again", rerun_command(asset, status.partition_key)),),
         )
 
     # -- no version, or an old one -----------------------------------------------------------
@@ -260,7 +260,7 @@ class CauseFinder:
                     kind="materializing",
                     asset=asset,
                     partition=partition,
-                    text=f"{text}; run {active.run_id} makes it now: its task is {active.state}",
+                    text=f"{text}; run {active.run_id} is writing it: its task is {active.state}",
                     at=active.started_at or active.ready_at,
                     facts={"run_id": active.run_id, "task_id": active.task_id},
                     remedies=(remedy("see what it waits for", f"servo runs show {active.run_id}"),),
@@ -299,12 +299,12 @@ class CauseFinder:
     def _nobody(self, asset: str) -> str:
         row = self.snapshot.get(AUTOMATIONS, SCOPE, asset)
         if row is None or row.state == AutomationState.REMOVED:
-            return "no run has made it since, and it has no automation"
+            return "no run has written it since, and it has no automation"
         if row.state == AutomationState.PAUSED:
             why = f": {row.pause_reason}" if row.pause_reason else ""
             return f"its automation is paused by {row.paused_by or 'somebody'}{why}"
         return (
-            f"its automation ({row.when}) has not asked for it; see `servo automation explain "
+            f"its automation ({row.when}) has not requested it; see `servo automation explain "
             f"{asset}`"
         )
 

@@ -160,7 +160,7 @@ class ContractJudge:
             yield PromiseResult(
                 promise="freshness",
                 status="broken" if late else "kept",
-                message=f"the asset has no freshness=, so nothing watches {age_text(spec)}",
+                message=f"the asset has no freshness=, so nothing monitors {age_text(spec)}",
                 method="catalog",
             )
             return

@@ -147,7 +147,7 @@ def _broken_promise(health: AssetHealth) -> Iterator[Cause]:
             asset=health.asset,
             text=f"{health.asset} is {health.reasons[0]}",
             at=health.freshness.last_materialized_at,
-            remedies=(remedy("make it again", f"servo run {health.asset}"),),
+            remedies=(remedy("run it again", f"servo run {health.asset}"),),
         )
 
 

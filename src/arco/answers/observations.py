@@ -93,7 +93,7 @@ class ObservationReader:
                 kind="warned",
                 asset=asset,
                 partition=partition,
-                text=f"{status.message} for {place(asset, partition)}; the gating lets it through",
+                text=f"{status.message} for {place(asset, partition)}; the gating policy allows it",
                 at=status.last_at,
                 facts={"run_id": status.last_run_id, "warnings": status.warnings},
                 remedies=(remedy("see which", f"servo checks list {asset} --failing"),),
@@ -116,9 +116,9 @@ class ObservationReader:
             by = f", by {', '.join(filters[:5])}" if filters else ""
             count = sum(read.rows_read for read in reads)
             why = f"its code left none of the {count:,} rows that it read{by}"
-            hints = [remedy("see what decides about rows", f"servo lineage show {asset}")]
+            hints = [remedy("see which columns filter rows", f"servo lineage show {asset}")]
         else:
-            why = "it reads no asset: its source gave none"
+            why = "it reads no asset: its source returned none"
             hints = [remedy("read the log", f"servo runs logs {version.run_id} --task {asset}")]
         yield Cause(
             kind="empty",

@@ -71,7 +71,7 @@ class SlaReader:
             due_at = deadline_after(made_at, sla.max_age_s, sla.cron, sla.timezone)
             if due_at is None or due_at > now:
                 return None
-            newest = f"the newest version was made at {made_at:%Y-%m-%d %H:%M} UTC"
+            newest = f"the newest version was written at {made_at:%Y-%m-%d %H:%M} UTC"
             return SlaBreach(due_at, f"{promised}: {newest}")
         as_policy = replace(policy, max_age_s=sla.max_age_s, cron=sla.cron, timezone=sla.timezone)
         due = [

@@ -47,7 +47,7 @@ class FieldViolation(msgspec.Struct, frozen=True):
 
 
 class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request was not carried out, and what to do."""
+    """Why the request failed, and what to do."""
 
     type: str
     title: str

@@ -49,12 +49,12 @@ OPERATION = "stream_events"
 class StreamParameters(Parameters, frozen=True, kw_only=True):
     type: Annotated[
         list[Annotated[str, Meta(max_length=100)]],
-        Meta(max_length=50, description="Types of events, or beginnings that end with a dot."),
+        Meta(max_length=50, description="Types of events, or prefixes that end with a dot."),
     ] = []
     run_id: Annotated[str, Meta(max_length=64, description="Only events of this run.")] = ""
     asset: Annotated[AssetName, Meta(description="Only events of this asset.")] = ""
     after: (
-        Annotated[int, Meta(ge=0, le=(1 << 53) - 1, description="Begin after this position.")]
+        Annotated[int, Meta(ge=0, le=(1 << 53) - 1, description="Start after this position.")]
         | None
     ) = None
 

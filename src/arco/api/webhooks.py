@@ -260,7 +260,7 @@ def webhook_operation(
         "requestBody": {"required": False, "content": {"*/*": {"schema": {"type": "string"}}}},
         "responses": {
             "202": {
-                "description": "The sensor gets it.",
+                "description": "The message was accepted.",
                 "content": {"application/json": {"schema": answer}},
             },
             **refusals,

@@ -113,7 +113,7 @@ async def worker_settings(call: WorkerCall, body: None) -> WorkSettings:
 async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
     """Claim tasks of the queue for a worker; wait for some if there are none.
 
-    Sent again with the same `token`, it gives the same tasks.
+    Repeating it with the same `token` returns the same tasks.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + body.wait_s
@@ -152,7 +152,7 @@ async def _left(request: Request[Any, Any, Any]) -> None:
 
 
 async def send_heartbeat(call: WorkerCall, body: HeartbeatRequest) -> HeartbeatAnswer:
-    """Keep a worker's claims and its liveness record; learn which runs are cancelled."""
+    """Renew the claims and the liveness record of a worker; return cancelled runs."""
     return await call.have_done(lambda work: work.heartbeat(call.worker, call.caller, body))
 
 
@@ -170,7 +170,7 @@ async def acknowledge_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
 
 
 async def release_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
-    """Give claims back: other workers may have the tasks at once."""
+    """Release claims: other workers may claim the tasks at once."""
     await call.have_done(lambda work: work.release(call.worker, call.caller, body.claims))
     return WorkDone()
 

@@ -157,7 +157,7 @@ class Objects:
     # -- reading -------------------------------------------------------------------------
 
     async def get_object(self, request: Request[Any, Any, Any]) -> RawResponse:
-        """Read an object, or a range of it. A cloud's is answered with a redirect to the cloud."""
+        """Read an object, or a range of it. With a cloud store, the response is a redirect."""
         access = await self.access(request, "get_object", "/work/objects/{path}")
         path, store = raw_path(request), access.store
         if not access.rules.may_read(path):
@@ -189,7 +189,7 @@ class Objects:
             yield await self._server.in_thread(read, access.served)
 
     async def object_metadata(self, request: Request[Any, Any, Any]) -> RawResponse:
-        """The size and the time of an object."""
+        """Return the size and the time of an object."""
         access = await self.access(request, "object_metadata", "/work/metadata/{path}")
         path = raw_path(request)
         if not access.rules.may_read(path):
@@ -279,7 +279,7 @@ class Objects:
         return Response(b"", status_code=204)
 
     async def begin_upload(self, request: Request[Any, Any, Any]) -> RawResponse:
-        """Where to put a large object of the task's own output: a URL of the cloud, or here."""
+        """Return the URL for uploading a large object of the task's own output."""
         access = await self.access(request, "begin_upload", "/work/uploads/{path}")
         path, store = raw_path(request), access.store
         if not access.rules.is_own(path):

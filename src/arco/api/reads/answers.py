@@ -112,7 +112,7 @@ class ExplainAssetParameters(AtParameters, frozen=True, kw_only=True):
 def explain_asset(
     view: View, visible: Visible, parameters: ExplainAssetParameters
 ) -> AssetExplanationBody:
-    """Explain why an asset is stale, failed, blocked, empty, expensive or different."""
+    """Explain why an asset is in its state."""
     asset_id_of(view, visible, parameters.asset)
     explanation = _answers(view).explain_asset(parameters.asset, parameters.partition)
     freshness, lineage = explanation.freshness, explanation.lineage
@@ -191,7 +191,7 @@ class HealthParameters(PageParameters, frozen=True, kw_only=True):
 def list_health(
     view: View, visible: Visible, parameters: HealthParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, AssetHealth]]:
-    """List how healthy deployed assets are, the worst first."""
+    """List the health of deployed assets, worst first."""
     for each in _health(view, visible):
         key = (RANK[each.status], each.asset)
         is_wanted = parameters.status is UNSET or each.status in parameters.status
@@ -224,7 +224,7 @@ class AssetHealthParameters(AtParameters, frozen=True, kw_only=True):
 def get_asset_health(
     view: View, visible: Visible, parameters: AssetHealthParameters
 ) -> AssetHealth:
-    """Show how healthy an asset is, and why."""
+    """Show the health of an asset, with the reason."""
     asset_id_of(view, visible, parameters.asset)
     answers = _answers(view)
     return answers.explain_asset(parameters.asset).health
@@ -270,7 +270,7 @@ MAX_COST_LINES = 1_000
 
 
 def get_costs(view: View, visible: Visible, parameters: CostParameters) -> CostBody:
-    """Add up what tasks took and cost, of the assets that the caller sees."""
+    """Show the usage and cost of tasks, for the assets that the caller sees."""
     since = first_day(view.now, parameters.days)
     rows = [
         row

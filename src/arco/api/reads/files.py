@@ -87,7 +87,7 @@ class FilesAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_files(view: View, visible: Visible, parameters: TableFilesParameters) -> FilesAnswer:
-    """List the files of each table, and the SQL that makes the table of them."""
+    """List the files of each table, and the SQL that combines them into the table."""
     require_all(visible)
     chosen = parameters.table
     names = sorted(name for name in view.tables if not name.startswith(_HIDDEN_DOMAIN))

@@ -62,7 +62,7 @@ def is_shown(path: str, *, see_all: bool) -> bool:
 
 
 class ObjectsParameters(AtParameters, frozen=True, kw_only=True):
-    prefix: Annotated[str, Meta(min_length=1, max_length=500, description="What paths begin with.")]
+    prefix: Annotated[str, Meta(min_length=1, max_length=500, description="The prefix of paths.")]
     start_after: Annotated[str, Meta(max_length=500, description="Only paths after this.")] = ""
 
 

@@ -149,7 +149,7 @@ def _term_after(writing: Writing, term: str, outcome: Acknowledged) -> WriteAnsw
 
 class TermDropParameters(TermWriteParameters, frozen=True, kw_only=True):
     force: Annotated[
-        bool, Meta(description="Although it is used: who uses it goes on naming it.")
+        bool, Meta(description="Drop the term even if it is used; existing references stay.")
     ] = False
 
 
