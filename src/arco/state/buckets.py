@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Set
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -40,11 +40,16 @@ class LoadedBucket:
         "changed",
         "hits",
         "old_hits",
+        "shards",
         "used_at",
     )
 
-    def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
+    def __init__(
+        self, table: Table[Any], batch: pa.RecordBatch, shards: Set[Key] | None = None
+    ) -> None:
         self.batch = batch
+        self.shards = shards
+        """The shard keys whose rows it has; None if it has all rows of the bucket."""
         self.changed: dict[Key, Versioned[Any]] = {}
         self.used_at = 0
         """The number of the commit that last used it."""
@@ -89,6 +94,10 @@ class LoadedBucket:
             at = at + 1 & mask
         return None
 
+    def has(self, shard: Key) -> bool:
+        """Whether a row of this shard key that is not here does not exist."""
+        return self.shards is None or shard in self.shards
+
     def entry(self, at: int) -> tuple[Key, Versioned[Any]]:
         """The row at an index of the columns, with its key."""
         key = self._key_at(at)
@@ -118,6 +127,7 @@ class BucketHashes:
     """The hashes of a bucket's keys, and the rows that were looked up or changed since."""
 
     __slots__ = ("_hashes", "changed", "hits", "used_at")
+    shards: Final = None
 
     def __init__(self, hashes: Iterable[int], used_at: int) -> None:
         self._hashes = array("I", sorted(hashes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +35,18 @@ def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key)
         start = bisect.bisect_left(column, value, start, end)
         end = _end_of(value, column, start, end)
     return start, end
+
+
+def shard_slices(
+    batch: pa.RecordBatch, key_columns: Sequence[str], shards: Iterable[Key] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of shard keys in a slice of one bucket, without copying; None: all rows."""
+    if shards is None:
+        yield batch
+        return
+    for shard in shards:
+        start, end = prefix_range(batch, key_columns, shard)
+        yield batch.slice(start, end - start)
 
 
 def _end_of(value: Any, column: Sequence[Any], start: int, end: int) -> int:

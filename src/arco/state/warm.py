@@ -24,7 +24,7 @@ that no file can hold (what a deployment adds to a large workspace) then loads n
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from arco.state.changes import Changes
 from arco.state.lookup import look_up
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
-from arco.state.sorted_rows import bucket_slice, latest, prefix_range
+from arco.state.sorted_rows import bucket_slice, latest, prefix_range, shard_slices
 from arco.state.table import Key, Table, Versioned
 
 LOOKS = 128
@@ -191,7 +191,7 @@ class Warm:
                     return None
                 if self._is_large(table, number):
                     return self._look_up(table, key)
-            bucket = self._bucket(table, number)
+            bucket = self._bucket(table, number, key[: table.shard])
         versioned = bucket.changed.get(key)
         if versioned is not None:
             bucket.hits += 1
@@ -202,7 +202,9 @@ class Warm:
             if bucket.hits < FOUND:
                 versioned = self._look_up(table, key)
             else:
-                bucket = self._whole(table, number)
+                bucket = self._rows_of(table, number, key[: table.shard])
+        elif not bucket.has(key[: table.shard]):
+            bucket = self._rows_of(table, number, key[: table.shard])
         if versioned is None and isinstance(bucket, LoadedBucket):
             versioned = bucket.get(key)
             if versioned is not None:
@@ -248,7 +250,7 @@ class Warm:
         number = table.bucket(shard)
         if (table, number) not in self.buckets and self._is_not_worth_loading(table, shard):
             return
-        bucket = self._whole(table, number)
+        bucket = self._rows_of(table, number, shard)
         bucket.hits += LOOKS  # all rows are needed
         rows: dict[Key, Versioned[Any]] = {}
         for at in range(*prefix_range(bucket.batch, table.key, shard)):
@@ -259,21 +261,24 @@ class Warm:
                 rows[key] = versioned
         yield from rows.items()
 
-    def _whole(self, table: Table[Any], number: int) -> LoadedBucket:
-        """A bucket with all of its rows."""
-        bucket = self._bucket(table, number)
-        if isinstance(bucket, BucketHashes):
+    def _rows_of(self, table: Table[Any], number: int, shard: Key) -> LoadedBucket:
+        """A bucket with all rows of a shard key."""
+        bucket = self._bucket(table, number, shard)
+        if isinstance(bucket, BucketHashes) or not bucket.has(shard):
             self._incomplete.add((table, number))
             del self.buckets[table, number]
-            bucket = self._bucket(table, number)
+            bucket = self._bucket(table, number, shard, *(bucket.shards or ()))
         assert isinstance(bucket, LoadedBucket)
         return bucket
 
-    def _bucket(self, table: Table[Any], number: int) -> LoadedBucket | BucketHashes:
+    def _bucket(self, table: Table[Any], number: int, *shards: Key) -> LoadedBucket | BucketHashes:
+        """A bucket as it is here. One that is not gets the rows of these shard keys, if a shard
+        key has several rows: those of other runs, say, are seldom needed; else all rows."""
         at = (table, number)
         bucket = self.buckets.get(at)
         if bucket is None:
-            bucket = LoadedBucket(table, self._load(table, number))
+            some = {*shards} if table.shard < len(table.key) and table.spread == 1 else None
+            bucket = LoadedBucket(table, self._load(table, number, some), some)
             self._loaded += bucket.nbytes
             if bucket.nbytes > self._budget // 2:
                 self._too_large.add(at)
@@ -286,7 +291,7 @@ class Warm:
         bucket.used_at = self._commits
         return bucket
 
-    def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
+    def _load(self, table: Table[Any], number: int, shards: Set[Key] | None) -> pa.RecordBatch:
         own_since = self._own_since
         if (table, number) in self._incomplete:
             own_since = self._position
@@ -295,7 +300,8 @@ class Warm:
             for ref in self._refs(table)
             if ref.versions[0] <= own_since
             for batch in self._files.batches(table, ref, number)
-            if (part := bucket_slice(batch, number)).num_rows
+            for part in shard_slices(bucket_slice(batch, number), table.key, shards)
+            if part.num_rows
         ]
         if not slices:
             if table not in self._empty:
@@ -350,6 +356,8 @@ class Warm:
         """
         if isinstance(bucket, BucketHashes):
             return bool(bucket.changed)
+        if bucket.shards is not None:
+            return False  # the hashes of all keys are not at hand
         if rows[table] <= LARGE or bucket.old_hits > FOUND:
             return False
         return SELDOM * bucket.hits < min(bucket.num_rows, SELDOM * LOOKS)
@@ -387,6 +395,7 @@ class Warm:
         if isinstance(bucket, BucketHashes):
             return bucket.index()
         parts = [pa.Table.from_batches([bucket.batch]), table.to_arrow(bucket.changed)]
-        settled = LoadedBucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))
+        rows = one_batch(latest(parts, table.key, keep_deleted=False))
+        settled = LoadedBucket(table, rows, bucket.shards)
         settled.used_at = bucket.used_at
         return settled
