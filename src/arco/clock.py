@@ -50,7 +50,7 @@ class MovedClock(SystemClock):
             return timedelta(seconds=float(self._file.read_text("utf-8")))
         except (OSError, ValueError, OverflowError) as error:
             raise Invalid(
-                f"the clock offset cannot be read from {self._file} says: {error}",
+                f"the clock offset cannot be read from {self._file}: {error}",
                 hint="write the number of seconds into it, as in 3600",
             ) from None
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from arco.answers.partition_names import deployed
 from arco.automation.freshness_reader import FreshnessReader
 from arco.automation.freshness_tables import FreshnessStatus
 from arco.catalog.contract_changes import age_text
@@ -20,7 +21,6 @@ from arco.errors import Invalid
 from arco.execution.reader import ExecutionReader
 from arco.execution.tables import MaterializationRow
 from arco.execution.version_lookup import VersionLookup
-from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.reader import Library
 from arco.state.snapshot import Snapshot
 from arco.storage.port import Store
@@ -177,10 +177,7 @@ class ContractJudge:
     def _retention(self, promised: Retention, key: str) -> Iterator[PromiseResult]:
         if promised == Retention():
             return
-        reader = DeploymentReader(self._snapshot)
-        row = reader.deployed_asset(key)
-        current = None if row is None else reader.current_deployment(row.project)
-        asset = None if current is None else self._library.assets(current.manifest).get(key)
+        asset = deployed(self._snapshot, self._library, key)
         if asset is None:
             message = "the asset is not deployed"
             yield PromiseResult(promise="retention", status="unknown", message=message)

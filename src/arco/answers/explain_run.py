@@ -144,8 +144,13 @@ def _named(task: TaskRow) -> str:
 def _all_well(run: RunRow) -> str:
     if run.state in RUN_ACTIVE:
         left = run.tasks_total - run.tasks_done
-        return f"run {run.run_id} goes on: {left:,} of {run.tasks_total:,} tasks remain"
-    return f"run {run.run_id} is {run.state}: all {run.tasks_total:,} tasks are good"
+        return f"run {run.run_id} goes on: {left:,} of {_tasks(run.tasks_total)} to do"
+    good = "its task is" if run.tasks_total == 1 else f"all {_tasks(run.tasks_total)} are"
+    return f"run {run.run_id} is {run.state}: {good} good"
+
+
+def _tasks(number: int) -> str:
+    return "1 task" if number == 1 else f"{number:,} tasks"
 
 
 def _has_failed(run: RunRow, failed: Sequence[TaskRow]) -> Cause:

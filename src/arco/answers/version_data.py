@@ -110,7 +110,7 @@ def _files(store: Store, version: MaterializationRow) -> list[ObjectMeta]:
     expired = version.status == VersionStatus.EXPIRED
     why = f"it is expired: {version.reason}" if expired else "they are missing"
     raise NotFound(
-        f"version {version.materialization_id} has no files any more: {why}",
+        f"version {version.materialization_id} has no files: {why}",
         hint="choose another version" if expired else "see `servo admin fsck --data`",
     )
 

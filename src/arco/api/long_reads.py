@@ -38,7 +38,7 @@ class LongRead(Generic[T]):
         except TimeoutError:
             raise ApiError(
                 "unavailable",
-                "the read takes longer and continues",
+                "this read takes longer, and continues",
                 code="still_reading",
                 hint="repeat the request with the same generation: it waits for the same read",
                 retry_after_s=1,

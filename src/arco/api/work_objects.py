@@ -147,7 +147,7 @@ class Objects:
         access = await self.access(request, "new_versions", "/work/versions")
         cursor = parse(VersionsParameters, {}, request.scope["query_string"]).cursor
         if access.grant is None or not access.grant.sensor_id:
-            raise Denied("versions are for evaluations of sensors", hint="show its task token")
+            raise Denied("only a sensor may read new versions", hint="send its task token")
         served, sensor_id = access.served, access.grant.sensor_id
         new = await self._server.in_thread(
             lambda: served.work.new_versions(sensor_id, cursor), served

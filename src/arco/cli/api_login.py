@@ -57,7 +57,7 @@ class ApiAccess:
         except urllib.error.HTTPError as error:
             raise _refusal(self._url, error) from None
         except (OSError, ValueError) as error:
-            raise Unavailable(f"{self._url} did not answer: {error}") from None
+            raise Unavailable(f"{self._url} did not respond: {error}") from None
         if not isinstance(document, dict):
             raise Unavailable(f"{self._url} is not an API of Arco")
         return document
@@ -67,7 +67,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     try:
         detail = str(json.loads(error.read())["detail"])
     except (ValueError, KeyError, TypeError):
-        detail = f"{url} answered {error.code}"
+        detail = f"{url} responded with {error.code}"
     match error.code:
         case 401:
             return Unauthenticated(detail, hint=f"servo auth login {url}")

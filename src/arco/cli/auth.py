@@ -23,7 +23,7 @@ keys = group("keys", "Create, list and revoke API keys.")
 app.add_typer(keys)
 
 TenantWide = Annotated[
-    bool, flag("--tenant-wide", "For all workspaces of the storage tenant, not for this one.")
+    bool, flag("--tenant-wide", "For all workspaces of the storage tenant, not only this one.")
 ]
 Namespaces = Annotated[
     list[str] | None,

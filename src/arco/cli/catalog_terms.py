@@ -12,7 +12,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
 
-app = group("terms", "The glossary: terms that namespaces, assets and columns refer to.")
+app = group("terms", "Show and change terms of the glossary, for namespaces, assets and columns.")
 
 Term = Annotated[str, argument("TERM", "The term, as in `active_customer`.")]
 Meaning = Annotated[str | None, option("TEXT", "What the term means.", "--description")]

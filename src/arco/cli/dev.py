@@ -68,8 +68,8 @@ def dev(
     """Run a local installation for the project in this folder.
 
     It starts an orchestrator (with schedules, sensors and automation), a worker, the HTTP API and
-    the web page, and deploys each save. A failed deployment is reported here and on the web page;
-    runs continue with the last deployment. Tasks run in separate processes.
+    the web page, and deploys each saved change. A failed deployment is reported here and on the
+    web page; runs continue with the last deployment. Tasks run in separate processes.
 
     The workspace is in the folder `.arco`, unless --store, ARCO_STORE or `arco.toml` set another
     store. Ctrl-C stops everything; running tasks have a few seconds to end.
@@ -78,7 +78,7 @@ def dev(
     binding = Binding(host=host, port=PORT if port is None else port)
     if not binding.is_loopback:
         raise Invalid(
-            f"{host} is not a loopback address, and servo dev is for this machine alone",
+            f"{host} is not a loopback address; servo dev can only be used on this machine",
             hint="for other machines use `servo serve`, with TLS, or forward the port with ssh -L",
         )
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -248,7 +248,7 @@ class _DevServer:
         if state.hint:
             render.say(f"  {state.hint}", "cyan")
         if state.deployment is not None:
-            render.say(f"  runs go on with deployment {state.deployment}", "dim")
+            render.say(f"  runs continue with deployment {state.deployment}", "dim")
 
 
 def _changes(answer: Mapping[str, Any]) -> str:

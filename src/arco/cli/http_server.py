@@ -123,7 +123,7 @@ def serve_http(
     if not binding.is_loopback and not binding.has_tls and not proxies:
         raise Invalid(
             f"{host} can be reached from other machines, and the server has no TLS",
-            hint="give --tls-cert and --tls-key, or --trusted-proxy for a proxy that ends TLS",
+            hint="give --tls-cert and --tls-key, or --trusted-proxy for a proxy with TLS",
         )
     listening = binding.listen()
     hosts = tuple(each.lower() for each in name or ()) or binding.local_names(listening)
@@ -197,7 +197,7 @@ def _login(
 ) -> Login:
     if not auth.public_url and not is_local:
         raise Invalid(
-            "[auth] has a client_id, and browsers must know the name of this server",
+            "[auth] has a client_id, but no public URL of this server",
             hint='write public_url = "https://…" under [auth]',
         )
     workspace = home.workspace

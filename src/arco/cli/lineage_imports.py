@@ -100,7 +100,7 @@ def _show(session: Session, result: Imported, dry_run: bool) -> None:
         render.document({"dry_run": dry_run, **render.plain(result)})
         return
     for relation, key in sorted(result.normalised.items()):
-        render.note(f"{relation} is called {key}")
+        render.note(f"{relation} is imported as {key}")
     for node, reason in sorted(result.refused.items()):
         render.note(f"{node} is not imported: {reason}")
     for note in result.notes:

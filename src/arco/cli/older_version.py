@@ -16,6 +16,6 @@ def note_older_version(session: Session, snapshot: Snapshot) -> None:
         render.note("this workspace was written by an older version: run `servo admin rebuild`")
         return
     render.note(
-        f"generation {snapshot.generation} was written by an older version, and answers may lack "
-        "something; `servo admin rebuild` creates a complete generation"
+        f"generation {snapshot.generation} was written by an older version, and some information "
+        "may be missing; `servo admin rebuild` creates a complete generation"
     )

@@ -309,7 +309,7 @@ def _show_trial(trial: Trial, message_id: str) -> None:
             "would request": render.count(len(runs), "run"),
             "skip reason": answer.skip_reason or None,
             "partition keys": msgspec.json.encode(answer.keys).decode() if answer.keys else None,
-            "more": "yes, it is evaluated again at once" if answer.more else None,
+            "more": "yes: it is evaluated again immediately" if answer.more else None,
         }
     )
     if runs:

@@ -252,15 +252,15 @@ def channel_problems(
                 if not settings.owners_channel:
                     yield Problem.at(
                         rule.code,
-                        f"{rule.name!r} tells {name}, and no channel writes to them",
+                        f"{rule.name!r} notifies {name}, but no channel sends e-mail",
                         'declare one with type = "smtp" in arco.toml, and name it in '
                         '[notifications] as owners = "…" if there are several',
                     )
             elif name not in settings.channels:
-                message = f"{rule.name!r} tells the unknown channel {name!r}"
+                message = f"{rule.name!r} names the unknown channel {name!r}"
                 yield Problem.at(rule.code, message, _known(name, settings.channels))
             elif isinstance(mail := settings.channels[name], SmtpChannel) and not mail.to:
-                message = f"{rule.name!r} tells the channel {name!r}, which has no recipients"
+                message = f"{rule.name!r} names the channel {name!r}, which has no recipients"
                 yield Problem.at(
                     rule.code, message, 'give the channel to = ["…"], or tell "owners"'
                 )

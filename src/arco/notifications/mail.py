@@ -34,7 +34,7 @@ def send_mail(
                 _email(channel, message, recipients), channel.sender, list(recipients)
             )
     except smtplib.SMTPResponseException as error:
-        raise Unavailable(f"{channel.host} answered {error.smtp_code}") from None
+        raise Unavailable(f"{channel.host} responded with {error.smtp_code}") from None
     except smtplib.SMTPRecipientsRefused as error:
         raise Unavailable(_refused(channel, error.recipients)) from None
     except (OSError, smtplib.SMTPException, ValueError) as error:

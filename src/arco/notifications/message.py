@@ -18,7 +18,7 @@ from arco.notifications.tables import NotificationItem, NotificationRow, decode_
 MAX_CHARS: Final = 120
 WORDS: Final[dict[str, str]] = {
     "asset_failed": "failed",
-    "quarantined": "is held back by its checks",
+    "quarantined": "is held by its checks",
     "stale": "is stale",
     "recovered": "has recovered",
     "run_failed": "failed",

@@ -55,7 +55,7 @@ def post(
     if 200 <= status < 300:
         return f"{status} {reason}"
     more = "; redirects are not followed" if 300 <= status < 400 else ""
-    raise Unavailable(f"{host} answered {status} {reason}{more}")
+    raise Unavailable(f"{host} responded with {status} {reason}{more}")
 
 
 @contextmanager

@@ -2069,6 +2069,27 @@ class Operations(ABC):
         )
         return answer
 
+    def get_asset_code(
+        self,
+        asset: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        partition: Sequence[str] | None = None,
+    ) -> doc.AssetCodeJson:
+        """Show the code of an asset as deployed, and its SQL as Spark gets it for a partition."""
+        answer: doc.AssetCodeJson = self._read(
+            f"/assets/{_quoted(asset)}/code",
+            {
+                "generation": generation,
+                "as_of": as_of,
+                "as_of_run": as_of_run,
+                "partition": partition,
+            },
+        )
+        return answer
+
     def get_task_plan(
         self,
         run_id: str,

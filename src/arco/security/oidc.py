@@ -126,7 +126,7 @@ def _get(url: str) -> Mapping[str, Any]:
         with open_url(url, FETCH_TIMEOUT_S) as answer:
             raw = answer.read(MAX_DOCUMENT_BYTES + 1)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unavailable(f"{url} did not answer: {error}") from None
+        raise Unavailable(f"{url} did not respond: {error}") from None
     try:
         document = json.loads(raw) if len(raw) <= MAX_DOCUMENT_BYTES else None
     except (ValueError, RecursionError):
@@ -164,7 +164,7 @@ class KeySet:
             key = self._keys.get((kid, algorithm))
         if self._age() > STALE_S:
             raise Unavailable(
-                "the issuer's keys cannot be fetched", hint="look at the issuer, then retry"
+                "the issuer's keys cannot be fetched", hint="check the issuer, then retry"
             )
         if key is None:
             raise Unauthenticated("the token is signed with an unknown key")

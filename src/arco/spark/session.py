@@ -193,7 +193,7 @@ def _reach(what: str, url: str, setting: str, port: int) -> None:
         except OSError as error:
             failure = error
     raise SparkUnavailable(
-        f"no {what} answers at {url.partition('://')[2]}: {failure}",
+        f"no {what} responds at {url.partition('://')[2]}: {failure}",
         hint=f"start it, or change `{setting}` under [spark] in arco.toml",
         permanent=True,
     )

@@ -52,8 +52,8 @@ class Pins:
             self._put_back(name, before)
             raise NotFound(
                 f"generation {generation} was collected",
-                hint=f"all from {floor.generation} on are kept; `servo admin snapshot history` "
-                "lists the older ones that are",
+                hint=f"all from {floor.generation} on are kept; `servo admin snapshot --history N` "
+                "lists older ones that are kept",
             )
         return pin
 

@@ -112,7 +112,7 @@ class HttpClient:
             if not may_repeat or left <= 0 or self._closed:
                 if answer is not None:
                     return answer
-                raise Unavailable(problem, hint="the server did not answer; try again")
+                raise Unavailable(problem, hint="the server did not respond; try again")
             self._clock.sleep(min(left, max(pause_s, _retry_after(answer))))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

@@ -95,7 +95,7 @@ def _metas(view: View, prefix: str, start_after: str | None) -> Iterator[ObjectM
         yield from VisibleObjects(RowVisibility(view, view.sees_runs_of)).list(prefix, start_after)
         return
     if not prefix.startswith(_NAMED):
-        raise NotFound(f"no objects that begin with {prefix} are handed out")
+        raise NotFound(f"objects that begin with {prefix} are not available")
     for meta in view.store.list(prefix, start_after):
         if view.sees_security or not meta.path.startswith(_HIDDEN):
             yield meta

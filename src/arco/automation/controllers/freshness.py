@@ -166,7 +166,7 @@ def _cause(attempt: PartitionStatusRow | None, upstream: str) -> tuple[StaleCaus
     if attempt is not None and attempt.state == PartitionState.FAILED:
         return "run_failed", f"its last attempt failed: {attempt.message or attempt.error_code}"
     if attempt is not None and attempt.quality in (Quality.QUARANTINED, Quality.BLOCKED):
-        return "held", f"its last output is held back: {attempt.message}"
+        return "held", f"its last output is held: {attempt.message}"
     if attempt is not None and attempt.quality == Quality.REJECTED:
         return "rejected", f"its last output was rejected: {attempt.message}"
     if upstream:
