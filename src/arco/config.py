@@ -182,13 +182,13 @@ def resolve_modules(directory: Path) -> tuple[str, ...] | None:
 def resolve_running(env: Mapping[str, str], directory: Path) -> Running:
     """Settings of Spark and prices from the nearest files, and of Spark from the environment."""
     spark_path, section = _nearest(directory, "spark")
-    given = {
+    overrides = {
         name: env[variable]
         for name, variable in (("master", "ARCO_SPARK_MASTER"), ("remote", "ARCO_SPARK_REMOTE"))
         if env.get(variable)
     }
     where = f"[spark] of {spark_path or 'the environment'}"
-    spark = parse_spark({**(section or {}), **given}, where)
+    spark = parse_spark({**(section or {}), **overrides}, where)
     path, costs = _nearest(directory, "costs")
     if path is None or costs.pricing is None:
         return Running(spark)

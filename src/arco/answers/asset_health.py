@@ -126,8 +126,7 @@ class HealthReader:
         )
 
     def all(self, assets: Mapping[str, str]) -> Iterator[AssetHealth]:
-        """The health of many assets (ids by key): a few tables are read completely. Runs are not
-        looked up."""
+        """The health of many assets (ids by key), by scans of a few tables; without runs."""
         slas = self._slas.all()
         states = {row.asset_id: row for row in self.snapshot.all(ASSET_STATES)}
         failures = {row.asset_id: row.failing for row in self.snapshot.all(ASSET_FAILURES)}

@@ -237,7 +237,7 @@ def _shown(
     hidden: Collection[str],
 ) -> pa.Table:
     """The columns in their order, with masks in place of what is hidden."""
-    whole = with_dimensions(
+    with_all = with_dimensions(
         pa.table({name: pa.nulls(table.num_rows) for name in schema.names}), key
     )
     columns = []
@@ -245,5 +245,5 @@ def _shown(
         if name.lower() in hidden:
             columns.append(pa.array([MASK] * table.num_rows, pa.string()))
         else:
-            columns.append((table if name in table.column_names else whole).column(name))
+            columns.append((table if name in table.column_names else with_all).column(name))
     return pa.table(columns, names=list(names))

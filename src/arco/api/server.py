@@ -81,8 +81,7 @@ class ApiServer:
         failures = settings.failed_logins_per_minute
         self._failed_logins = RateLimits(clock, failures / 60, failures)
         self._room = BoundedThreads(settings)
-        # One request of every connection may wait here: authentication is short, and must not
-        # depend on the load of other workspaces.
+        # Every connection may wait here: authentication must not depend on other workspaces' load.
         self._key_room = BoundedThreads(settings, CONNECTIONS)
         self._rooms = {each.path: BoundedThreads(settings) for each in workspaces}
         self._body_bytes = 0

@@ -144,8 +144,7 @@ class Workspace:
         return cls(ScopedStore(store, tenant, name), tenant, name, clock=clock, **settings)
 
     def of_all_namespaces(self, what: str) -> Self:
-        """Itself, for what has no namespace. Raises Denied for callers that see only some of
-        them."""
+        """Itself, for what has no namespace. Raises Denied for callers that see only some."""
         return self
 
     def open_library(self, store: Store) -> Library:

@@ -78,8 +78,7 @@ class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True)
     has_more: bool = False
     """Not everything was evaluated or requested yet: the cursor stays."""
     held: tuple[HeldPartition, ...] = ()
-    """Partitions that wait and that no later change leads to: they are stored, so that the cursor
-    can move."""
+    """Partitions that wait and that no later change leads to: stored, so that the cursor moves."""
     released: tuple[HeldPartition, ...] = ()
     """Stored partitions that do not wait any more."""
 

@@ -119,8 +119,7 @@ class Periods:
         existing: Callable[[str], Iterable[str]] = lambda key: (),
         tried: Callable[[str], Iterable[str]] = lambda key: (),
     ) -> None:
-        """`existing` returns the partitions of an asset with a version, `tried` those with an
-        attempt."""
+        """`existing` returns the partitions with a version, `tried` those with an attempt."""
         self.graph = graph
         self._existing = existing
         self._tried = tried

@@ -70,8 +70,7 @@ class AssetWatch:
         self._at_ticks: dict[str, set[Place]] = {}
         """By asset with `on_cron`: what changed since its last tick."""
         self._ticked: dict[str, int] = {}
-        """Those of them with a tick that is not recorded yet; changes up to this position belong to
-        it."""
+        """Those with a tick that is not recorded yet, and the last position that belongs to it."""
         self._due = DueTimes()
         """When time alone makes an asset due."""
         self._ended: dict[str, datetime] = {}

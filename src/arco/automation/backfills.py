@@ -149,9 +149,9 @@ def _advance(rows: Rows, fact: Fact, e: BackfillAdvanced) -> Iterator[Change]:
     state = backfill_after(row.state, BackfillCause.ADVANCED)
     if state is None:
         return
-    again = list(numbers(tuple(row.again)))
+    pending = list(numbers(tuple(row.again)))
     room = min(e.chunks, row.max_concurrent_runs)
-    repeated, again = again[:room], again[room:]
+    repeated, pending = pending[:room], pending[room:]
     stop = min(row.chunks, row.next_chunk + room - len(repeated))
     fresh = range(row.next_chunk, stop)
     for chunk in repeated:
@@ -165,7 +165,7 @@ def _advance(rows: Rows, fact: Fact, e: BackfillAdvanced) -> Iterator[Change]:
             state=state,
             step=row.step + 1,
             next_chunk=max(row.next_chunk, stop),
-            again=list(spans(again)),
+            again=list(spans(pending)),
             asked=row.asked + len(repeated) + len(fresh),
             started_at=row.started_at or fact.received_at,
         ),

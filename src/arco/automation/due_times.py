@@ -34,8 +34,7 @@ class DueTimes:
         return None
 
     def due(self, now: datetime) -> list[str]:
-        """The names that are due by now, the earliest first. They stay due until they get another
-        time."""
+        """The names that are due by now, the earliest first, until they get another time."""
         entries = list(self._popped(now))
         for at, name in entries:
             self.put(name, at)

@@ -45,8 +45,7 @@ class ScheduleRow(Row, frozen=True):
     deployment_id: str
     """The one that last changed it, or removed it."""
     since: datetime
-    """Ticks up to then do not count: it was declared, its cron was changed, or it was resumed at
-    that time."""
+    """When it was declared, changed or resumed: ticks up to then do not count."""
     last_tick: str
     last_scheduled_at: datetime | None
     paused_at: datetime | None

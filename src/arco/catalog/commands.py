@@ -181,12 +181,12 @@ class CatalogCommands:
     ) -> Acknowledged:
         """Change a column, found by its name; `name` renames it. Its id stays."""
         key = _key(key)
-        given = {field: value for field, value in changes.items() if value is not None}
-        _columns([msgspec.convert({"name": column, "type": "unchanged"} | given, events.Column)])
+        fields = {field: value for field, value in changes.items() if value is not None}
+        _columns([msgspec.convert({"name": column, "type": "unchanged"} | fields, events.Column)])
 
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
-            if given.get("name", column) != column:
+            if fields.get("name", column) != column:
                 self._check_column_not_declared(at, key, column)
                 _check_not_in_data(key, row)
             return events.ColumnUpdated(

@@ -156,17 +156,17 @@ def _runner(
     added: frozenset[str],
     before: Callable[[], None],
 ) -> Handler:
-    def run(**given: Any) -> None:
+    def run(**arguments: Any) -> None:
         before()
         deferral.load(function.__module__)
-        session = Session(**{name: given.pop(name) for name in added})
+        session = Session(**{name: arguments.pop(name) for name in added})
         for name, options in groups.items():
-            given[name] = options(
-                **{k: given.pop(k) for k in inspect.signature(options).parameters}
+            arguments[name] = options(
+                **{k: arguments.pop(k) for k in inspect.signature(options).parameters}
             )
         render.print_wide(session.wide)
         try:
-            function(session, **given)
+            function(session, **arguments)
             sys.stdout.flush()
         except BrokenPipeError:
             # The reader has closed the pipe. Nothing is left to flush at exit.

@@ -212,16 +212,16 @@ class Flows:
         if not functions:
             return None
         others = [self.of(e) for e in tree.iter_expressions() if not isinstance(e, exp.Lambda)]
-        whole = merge(others)
-        given = nested.element(others[0]) if others else NOTHING
+        array = merge(others)
+        element = nested.element(others[0]) if others else NOTHING
         if isinstance(tree, exp.Transform):
-            result = self._call(functions[0], [given, nested.length(whole)])
-            size = lift(nested.length(whole), TRANSFORMATION)
+            result = self._call(functions[0], [element, nested.length(array)])
+            size = lift(nested.length(array), TRANSFORMATION)
             return nested.array_of(lift(result, TRANSFORMATION), size)
-        own = whole.parts is not None  # else the items decide about themselves
+        own = array.parts is not None  # else the items decide about themselves
         if isinstance(tree, exp.ArrayFilter) or (tree.name.lower() == "map_filter" and not own):
-            return decided([whole], [self._call(functions[0], [given if own else NOTHING] * 2)])
-        called = [self._call(each, [nested.taken(whole)] * 3) for each in functions]
+            return decided([array], [self._call(functions[0], [element if own else NOTHING] * 2)])
+        called = [self._call(each, [nested.taken(array)] * 3) for each in functions]
         result = mixed([*others, *called])
         candidates = all(flow.parts is None for flow in others)
         return result if candidates else result._replace(doubt=max(result.doubt, LIKELY))

@@ -187,8 +187,7 @@ def release(rows: Rows, fact: Fact, e: HeldLineageDecided) -> Iterator[Change]:
 def _settle(
     rows: Rows, states: _States, position: int = 0, version: str = "", *, anew: bool = False
 ) -> Iterator[Change]:
-    """Make the state of the newest output that counts the current one. `anew`: another output is
-    the newest.
+    """Make the state of the newest output that counts current. `anew`: that output changed.
 
     `position` and `version` are of an output that counts, and may be the newest.
     """

@@ -20,8 +20,7 @@ from arco.state.snapshot import Snapshot
 Queue = tuple[str, str]
 
 MAX_CLAIMS = 3
-"""Maximum of concurrent claims for one channel: all must be sent, one after the other, before they
-expire."""
+"""Maximum of concurrent claims for one channel: all must be sent before they expire."""
 
 
 class Outbox:

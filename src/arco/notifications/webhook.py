@@ -102,9 +102,7 @@ class HasSocket(Protocol):
 
 
 class TimeLimit:
-    """Ends a connection after a total time. The timeout of a socket is for each read. Raises
-    TimeoutError.
-    """
+    """Ends a connection after a total time: the timeout of a socket is for each read."""
 
     def __init__(self, seconds: float) -> None:
         self.connection: HasSocket | None = None

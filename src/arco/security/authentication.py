@@ -96,8 +96,7 @@ class OidcAuthenticator:
         self._directories = directories
 
     def caller(self, token: str) -> Caller | None:
-        """The caller of a token; None for other texts. Raises Unauthenticated for an invalid
-        one."""
+        """The caller of a token; None for other texts. Unauthenticated for an invalid one."""
         if token.count(".") != 2:
             return None
         return self.identified(self._verifier.verify(token))

@@ -50,8 +50,7 @@ class SparkFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The Python file, and line, of a UDF or of the expression that failed."""
     line: int = 0
     details: str = ""
-    """A few more lines, never a Java stack. Lines are complete: they are redacted before they are
-    cut.
+    """More lines, never a Java stack. Lines are complete: they are redacted before they are cut.
     """
 
 

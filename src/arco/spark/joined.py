@@ -113,15 +113,15 @@ def _join(address: JvmAddress) -> tuple[Any, Any]:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    given = {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.token}
-    os.environ.update(given)
+    variables = {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.token}
+    os.environ.update(variables)
     # Executors must run the Python that has the project's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         launch: Any = launch_gateway
         gateway = launch()
     finally:
-        for name in given:
+        for name in variables:
             del os.environ[name]
     context_type: Any = SparkContext
     context_type._ensure_initialized(gateway=gateway)

@@ -47,12 +47,12 @@ class EventIds:
         for part in self._parts:
             part.seek(0)
             first: dict[str, int] = {}
-            again: dict[str, list[int]] = {}
+            duplicates: dict[str, list[int]] = {}
             for line in part:
                 event_id, position = msgspec.json.decode(line, type=tuple[str, int])
                 if event_id in first:
-                    again.setdefault(event_id, [first[event_id]]).append(position)
+                    duplicates.setdefault(event_id, [first[event_id]]).append(position)
                 else:
                     first[event_id] = position
-            for event_id, positions in again.items():
+            for event_id, positions in duplicates.items():
                 yield DuplicateEvent(event_id, sorted(positions))

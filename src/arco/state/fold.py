@@ -91,8 +91,7 @@ class NoRows:
 
 
 class _Unreadable(BaseException):
-    """Committed rows could not be read. It is not an error of a fold, and folds must not catch
-    it."""
+    """Committed rows could not be read. Not an error of a fold; folds must not catch it."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)

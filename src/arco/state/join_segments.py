@@ -26,8 +26,7 @@ from arco.storage.unique_objects import put_own
 
 BYTES = 32 << 20
 EVENTS = 100_000
-"""Maximum of events in a joined segment: it is read completely, and takes far more memory than
-bytes."""
+"""Maximum of events in a joined segment: it is read completely, into more memory."""
 PORTION = 256
 FEW = 8
 """A day or month with fewer segments is left as it is."""

@@ -209,8 +209,7 @@ class Rewriter:
         log_time: datetime,
         leaving: list[pa.Table],
     ) -> list[FileRef]:
-        """New base files of some buckets. Only rows of one window, and rows for history, are in
-        memory."""
+        """New base files of some buckets. Only rows of a window and for history are in memory."""
         opened = [self._files.opened(table, ref) for ref in old]
         schema = pa.unify_schemas([*(file.schema for file in opened), recent.schema])
         rows = sum(ref.rows for ref in old)

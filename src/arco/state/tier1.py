@@ -59,8 +59,7 @@ class Tier1:
         actor: str = "",
         along: Sequence[Payload] = (),
     ) -> Acknowledged:
-        """Execute a command. Raises Refused, or Conflict if its key was used for another
-        request."""
+        """Execute a command. Raises Refused, or Conflict if another request used its key."""
         return self.decide(command, idempotency_key=idempotency_key, actor=actor, along=along)[0]
 
     def decide(

@@ -48,8 +48,7 @@ SWEEP = 24
 LARGE = 1_024
 """For tables with more rows, unused buckets are reduced to the hashes of their keys."""
 SELDOM = 8
-"""A bucket is seldom used if less than one in this many of its rows was found since the last
-sweep."""
+"""A bucket is seldom used if fewer than one in this many rows was found since the last sweep."""
 ROOM = 7 / 8
 """Buckets are dropped until the others take this part of the budget."""
 SETTLED = 64

@@ -287,14 +287,16 @@ def _dense(request: CheckRequest) -> tuple[int, int] | None:
 
 def _accepted_values(request: CheckRequest) -> Need:
     request.expect(LISTED, "plain values")
-    given = request.check.params["values"]
-    assert isinstance(given, list)
-    expected = f"one of {some(given)}"
+    accepted = request.check.params["values"]
+    assert isinstance(accepted, list)
+    expected = f"one of {some(accepted)}"
     try:
-        condition = conditions.one_of(request.column, given)
+        condition = conditions.one_of(request.column, accepted)
     except Unsuitable as error:
         what = types.text_of(request.column.type)
-        request.refuse(f"accepts {some(given)} for {request.column.name!r}, {what}: one is {error}")
+        request.refuse(
+            f"accepts {some(accepted)} for {request.column.name!r}, {what}: one is {error}"
+        )
     if request.empty:
         return _all_fit(request, expected)
     return FailingRows(condition, expected)
