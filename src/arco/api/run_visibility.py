@@ -83,6 +83,11 @@ def sees_run(view: View, visible: Visible, row: RunRow) -> bool:
     return visible.all or any(map(visible.sees, run_namespaces(view, row)))
 
 
+def sees_listed_run(view: View, visible: Visible, row: RunRow) -> bool:
+    """A run that names its namespaces is in the list because one of them is visible."""
+    return row.namespaces is not None or sees_run(view, visible, row)
+
+
 def sees_whole_run(view: View, visible: Visible, row: RunRow) -> bool:
     if visible.namespaces is None:
         return True

@@ -221,8 +221,7 @@ class ApiServer:
         tenant, name = path.pop("tenant"), path.pop("workspace")
         served = self.admit(caller, exchange, tenant, name)
         caller = caller.at(tenant, name)
-        visible = may(caller, route.permission)
-        exchange.visible = visible
+        visible = exchange.visible = may(caller, route.permission)
         parameters = parse(route.parameters, path, scope["query_string"])
         assert isinstance(parameters, AtParameters)
         if route.is_live:
@@ -278,8 +277,7 @@ class ApiServer:
         tenant, name = path.pop("tenant"), path.pop("workspace")
         served = self.admit(caller, exchange, tenant, name)
         caller = caller.at(tenant, name)
-        visible = caller.visible(tenant, name)
-        exchange.visible = visible
+        visible = exchange.visible = caller.visible(tenant, name)
         may(caller, route.permission)
         parameters = parse(route.parameters, path, scope["query_string"])
         limit = self.settings.deploy_bytes if route.max_body == "deployment" else None
@@ -306,9 +304,9 @@ class ApiServer:
             finally:
                 served.look_again()
             document = {"generation": outcome.generation, **plain(outcome.body)}
-            if not visible.all:
-                document = without_hidden_names(served.view(AtParameters()), visible, document)
-            return outcome, document
+            if visible.all:
+                return outcome, document
+            return outcome, without_hidden_names(served.view(AtParameters()), visible, document)
 
         outcome, document = await self.in_thread(call, served)
         answered = {"Arco-Generation": str(outcome.generation)}

@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,13 +31,6 @@ from arco.storage.seal import read_checked
 
 T = TypeVar("T")
 
-
-class Sized(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-D = TypeVar("D", bound=Sized)
 
 _MANY_BYTES = 1 << 20
 """Smaller files are read by one thread, which is faster."""
@@ -64,7 +57,7 @@ class Files:
         self.store = store
         self._budget = budget_bytes
         self.used_bytes = 0
-        self.cache: OrderedDict[tuple[str, int], Sized | bytes] = OrderedDict()
+        self.cache: OrderedDict[tuple[str, int], Any] = OrderedDict()
         self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
         self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
@@ -75,18 +68,15 @@ class Files:
         self, table: Table[Any], ref: FileRef, bucket: int | None = None, key: Key | None = None
     ) -> list[pa.RecordBatch]:
         """The row groups of a file that may hold a bucket (and a key in it), or all."""
-        if ref.table:
-            if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
-                return []
-            return [self._changed(table, ref)]
         if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
             return []
+        if ref.table:
+            return [self._changed(table, ref)]
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        groups: Iterable[int] = range(len(footer.groups))
-        if bucket is not None:
-            groups = footer.may_hold(bucket, key)
+        every: Iterable[int] = range(len(footer.groups))
+        groups = every if bucket is None else footer.may_hold(bucket, key)
         return [self._group(table, ref, footer, i) for i in groups]
 
     def shard_batches(
@@ -164,8 +154,8 @@ class Files:
             return OpenedFile(ref, changes.rows_of(self._changes(ref), table, ref))
         return OpenedFile(ref, self.raw(ref))
 
-    def derived(self, name: str, make: Callable[[], D]) -> D:
-        """A cached value derived from files. A name begins with a file's path."""
+    def derived(self, name: str, make: Callable[[], T]) -> T:
+        """A cached value, with `nbytes`, derived from files. A name begins with a file's path."""
         return self._cached_or((name, _ALL), make)
 
     def changed_rows(self, table: Table[Any], ref: FileRef) -> dict[Key, Versioned[Any]]:
@@ -365,19 +355,16 @@ def decode(raw: bytes, ref: FileRef, columns: Sequence[str] | None = None) -> pa
 
 
 def _missing(ref: FileRef) -> Corrupt:
-    return Corrupt(
-        f"{ref.path} is missing",
-        hint="the generation may have been collected: open a newer one; else run fsck",
-    )
+    hint = "the generation may have been collected: open a newer one; else run fsck"
+    return Corrupt(f"{ref.path} is missing", hint=hint)
 
 
-def real_bytes(kept: Sized | bytes) -> int:
-    """The memory of a batch: for the small files of single commits more than its values."""
-    if isinstance(kept, bytes):
-        return len(kept)
-    if isinstance(kept, pa.RecordBatch):
-        return int(kept.nbytes + COLUMN_BYTES * kept.num_columns)
-    return kept.nbytes
+def real_bytes(value: Any) -> int:
+    """What a batch costs in memory: for the small files of single commits more than its values."""
+    if isinstance(value, bytes):
+        return len(value)
+    columns = value.num_columns if isinstance(value, pa.RecordBatch) else 0
+    return int(value.nbytes + COLUMN_BYTES * columns)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

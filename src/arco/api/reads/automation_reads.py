@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.page_tokens import SortKey
-from arco.api.reads.run_reads import asked_for
+from arco.api.reads.request_reads import asked_for
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.row_visibility import RowVisibility
 from arco.api.views import View

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from arco.api.reads.run_reads import RequestBody, RunId, request_body, require_request
+from arco.api.reads.request_reads import RequestBody, request_body, require_request
+from arco.api.reads.run_reads import RunId
 from arco.api.routes import NoBody, Parameters, write
 from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import require_run, run_namespaces
