@@ -176,6 +176,7 @@ class CatalogCommands:
         key: AssetKey | str,
         column: str,
         *,
+        expected_version: int | None = None,
         idempotency_key: str = "",
         **changes: Unpack[ColumnChanges],
     ) -> Acknowledged:
@@ -194,6 +195,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
+                expected_version=expected_version,
                 **changes,
             )
 
@@ -206,6 +208,7 @@ class CatalogCommands:
         new_name: str,
         *,
         reason: str = "",
+        expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
         """Rename a column, from the next output with the new name on.
@@ -234,12 +237,18 @@ class CatalogCommands:
                 column_name=column,
                 new_name=new_name,
                 reason=reason,
+                expected_version=expected_version,
             )
 
         return self._do(build, idempotency_key)
 
     def drop_column(
-        self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         key = _key(key)
 
@@ -251,6 +260,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
+                expected_version=expected_version,
             )
 
         return self._do(build, idempotency_key)

@@ -713,13 +713,16 @@ def _not_its_name(fact: Fact, asset_id: str, asset_key: TextOrUnset) -> Emit:
 def _other_column(
     rows: Rows, fact: Fact, e: ColumnUpdated | ColumnDropped | ColumnRenamed, row: ColumnRow
 ) -> Emit | None:
-    """The refusal if the column or its asset does not have the given name."""
+    """The refusal if the column or its asset has another name or version than expected."""
     asset = rows.get(ASSETS, e.asset_id)
     if asset is not None and _misnamed(asset, e.asset_key):
         return _not_its_name(fact, e.asset_id, e.asset_key)
     if e.column_name not in (msgspec.UNSET, row.name):
         message = f"column {e.column_id} no longer has the name {e.column_name}; look it up again"
         return refused(fact, "column_not_found", message)
+    version = rows.version(COLUMNS, e.asset_id, row.column_id)
+    if _stale(e.expected_version, version):
+        return _changed_since(fact, f"column {row.name}", e.expected_version, version)
     return None
 
 

@@ -112,10 +112,16 @@ class GovernanceCommands:
         return self._do(event, idempotency_key, existing=term)
 
     def drop_term(
-        self, term: str, *, force: bool = False, idempotency_key: str = ""
+        self,
+        term: str,
+        *,
+        force: bool = False,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         """Raises Refused while something uses the term, unless forced."""
-        return self._do(TermDropped(term=term, force=force), idempotency_key, existing=term)
+        event = TermDropped(term=term, force=force, expected_version=expected_version)
+        return self._do(event, idempotency_key, existing=term)
 
     def _do(self, event: Payload, idempotency_key: str, existing: str = "") -> Acknowledged:
         def build(snapshot: Snapshot) -> Payload:

@@ -317,15 +317,10 @@ def _create_term(rows: Rows, fact: Fact, e: TermCreated) -> Iterator[Change]:
 
 def _update_term(rows: Rows, fact: Fact, e: TermUpdated) -> Iterator[Change]:
     row = rows.get(TERMS, e.term)
-    version = rows.version(TERMS, e.term)
     if row is None:
         yield _no_term(fact, e.term)
-    elif e.expected_version not in (None, version):
-        message = (
-            f"the term {e.term} has changed: its version is {version}, not "
-            f"{e.expected_version}; read it again"
-        )
-        yield refused(fact, "version_mismatch", message)
+    elif refusal := _changed_term(rows, fact, e):
+        yield refusal
     else:
         changed = replace(
             row,
@@ -342,6 +337,8 @@ def _update_term(rows: Rows, fact: Fact, e: TermUpdated) -> Iterator[Change]:
 def _drop_term(rows: Rows, fact: Fact, e: TermDropped) -> Iterator[Change]:
     if rows.get(TERMS, e.term) is None:
         yield _no_term(fact, e.term)
+    elif refusal := _changed_term(rows, fact, e):
+        yield refusal
     elif not e.force and (uses := rows.scan(TERM_USES, e.term)):
         times = "once" if len(uses) == 1 else f"{len(uses)} times"
         yield refused(
@@ -353,6 +350,18 @@ def _drop_term(rows: Rows, fact: Fact, e: TermDropped) -> Iterator[Change]:
     else:
         yield Delete(TERMS, (e.term,))
         yield applied(fact)
+
+
+def _changed_term(rows: Rows, fact: Fact, e: TermUpdated | TermDropped) -> Emit | None:
+    """The refusal, if the term has another version than expected."""
+    version = rows.version(TERMS, e.term)
+    if e.expected_version in (None, version):
+        return None
+    message = (
+        f"the term {e.term} has changed: its version is {version}, not "
+        f"{e.expected_version}; read it again"
+    )
+    return refused(fact, "version_mismatch", message)
 
 
 def _no_term(fact: Fact, term: str) -> Emit:

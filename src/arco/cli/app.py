@@ -161,13 +161,22 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if debug:
             traceback.print_exception(error)
-        return _report(error, as_json="--json" in arguments)
+        return _report(error, as_json="--json" in arguments, at=_generation_option(arguments))
 
 
-def _report(error: Exception, *, as_json: bool) -> int:
+def _generation_option(given: Sequence[str]) -> str:
+    """The option that chooses an older generation, if one is given."""
+    names = (word.partition("=")[0] for word in given)
+    options = ("--generation", "-g", "--as-of", "--as-of-run")
+    return next((name for name in names if name in options), "")
+
+
+def _report(error: Exception, *, as_json: bool, at: str = "") -> int:
     from arco.cli.failures import ShownError, failure_of, report
 
     failure = failure_of(error)
+    if at and failure.kind == "not_found" and failure.hint:
+        failure.hint = f"{failure.hint}; or leave out {at}: then the newest generation is read"
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         path = "servo" if context is None else context.command_path

@@ -115,9 +115,13 @@ def drop(
     force: Annotated[
         bool, flag("--force", "Drop the term even if it is used; existing references stay.")
     ] = False,
+    expected_version: Expected = None,
 ) -> None:
     """Drop a term. Refused while something uses it."""
     done = session.open().commands.governance.drop_term(
-        term, force=force, idempotency_key=session.idempotency_key
+        term,
+        force=force,
+        expected_version=expected_version,
+        idempotency_key=session.idempotency_key,
     )
     acknowledge(session, done, f"dropped term {term}", term=term)

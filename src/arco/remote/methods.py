@@ -402,11 +402,16 @@ class Operations(ABC):
         return answer
 
     def update_column(
-        self, asset: str, body: doc.ColumnUpdateBodyJson, *, idempotency_key: str = ""
+        self,
+        asset: str,
+        body: doc.ColumnUpdateBodyJson,
+        *,
+        idempotency_key: str = "",
+        if_match: str = "",
     ) -> doc.ChangedBodyJson:
         """Change the values of a column set by people, including its classification."""
         answer: doc.ChangedBodyJson = self._write(
-            "PATCH", f"/assets/{_quoted(asset)}/columns", {}, body, idempotency_key
+            "PATCH", f"/assets/{_quoted(asset)}/columns", {}, body, idempotency_key, if_match
         )
         return answer
 
@@ -1778,11 +1783,11 @@ class Operations(ABC):
         return answer
 
     def drop_term(
-        self, term: str, *, force: bool | None = None, idempotency_key: str = ""
+        self, term: str, *, force: bool | None = None, idempotency_key: str = "", if_match: str = ""
     ) -> doc.ChangedBodyJson:
         """Drop a term. Refused while something uses it."""
         answer: doc.ChangedBodyJson = self._write(
-            "DELETE", f"/terms/{_quoted(term)}", {"force": force}, None, idempotency_key
+            "DELETE", f"/terms/{_quoted(term)}", {"force": force}, None, idempotency_key, if_match
         )
         return answer
 
@@ -2418,20 +2423,30 @@ class Operations(ABC):
         return answer
 
     def rename_column(
-        self, asset: str, body: doc.ColumnRenameBodyJson, *, idempotency_key: str = ""
+        self,
+        asset: str,
+        body: doc.ColumnRenameBodyJson,
+        *,
+        idempotency_key: str = "",
+        if_match: str = "",
     ) -> doc.ChangedBodyJson:
         """Rename a column; its id, history and description stay."""
         answer: doc.ChangedBodyJson = self._write(
-            "POST", f"/assets/{_quoted(asset)}/columns/rename", {}, body, idempotency_key
+            "POST", f"/assets/{_quoted(asset)}/columns/rename", {}, body, idempotency_key, if_match
         )
         return answer
 
     def drop_column(
-        self, asset: str, body: doc.ColumnDropBodyJson, *, idempotency_key: str = ""
+        self,
+        asset: str,
+        body: doc.ColumnDropBodyJson,
+        *,
+        idempotency_key: str = "",
+        if_match: str = "",
     ) -> doc.ChangedBodyJson:
         """Drop a column from an asset that no code declares."""
         answer: doc.ChangedBodyJson = self._write(
-            "POST", f"/assets/{_quoted(asset)}/columns/drop", {}, body, idempotency_key
+            "POST", f"/assets/{_quoted(asset)}/columns/drop", {}, body, idempotency_key, if_match
         )
         return answer
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from arco.log.contents import TableFiles
 from arco.log.manifest import FileRef
 from arco.state.parquet import WHOLE_FILE_BYTES, Files
-from arco.state.sorted_rows import bucket_slice, find
+from arco.state.sorted_rows import find
 from arco.state.system import BATCHES
 
 CACHED_FILES = 4_096
@@ -67,6 +67,6 @@ class ConsumedBatches:
     def _holds(self, ref: FileRef, name: str) -> bool:
         bucket = BATCHES.bucket((name,))
         return any(
-            find(bucket_slice(batch, bucket), BATCHES.key, (name,)) >= 0
+            find(batch, bucket, BATCHES.key, (name,)) >= 0
             for batch in self._files.batches(BATCHES, ref, bucket, (name,))
         )

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from arco.log.manifest import FileRef
 from arco.state.parquet import Files
-from arco.state.sorted_rows import bucket_slice, find
+from arco.state.sorted_rows import bucket_range, find, prefix_range
 from arco.state.table import Key, Row, Table, Versioned
 
 R = TypeVar("R", bound=Row)
@@ -76,9 +76,8 @@ def _newest(
     for ref in candidates:
         if ref.versions[1] <= best[0]:
             break
-        for whole in files.batches(table, ref, bucket, key):
-            batch = bucket_slice(whole, bucket)
-            at = find(batch, table.key, key)
+        for batch in files.batches(table, ref, bucket, key):
+            at = find(batch, bucket, table.key, key)
             if at >= 0 and (version := batch.column("row_version")[at].as_py()) > best[0]:
                 deleted = batch.column("_deleted")[at].as_py()
                 best = (version, None if deleted else table.row_at(batch, at))
@@ -88,28 +87,32 @@ def _newest(
 def slices(
     files: Files, refs: Iterable[FileRef], table: Table[R], key: Key
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a key's bucket, from the row groups that may hold the key, or a part of it.
-
-    For a shard key that is spread over several buckets: only its own rows of each file.
-    """
-    buckets, shard = table.buckets(key), table.shard_text(key)
+    """The rows whose keys start with `key`, a shard key or more: of each file, in its order."""
+    shard = table.shard_text(key)
+    if table.spread > 1 and len(key) == table.shard:
+        for ref in refs:
+            if ref.shard[0] <= shard <= ref.shard[1]:
+                yield from _of_spread_shard(files, ref, table, key)
+        return
+    (bucket,) = table.buckets(key)
     for ref in refs:
-        if not ref.shard[0] <= shard <= ref.shard[1]:
+        if not (
+            ref.buckets[0] <= bucket <= ref.buckets[1] and ref.shard[0] <= shard <= ref.shard[1]
+        ):
             continue
-        within = [b for b in buckets if ref.buckets[0] <= b <= ref.buckets[1]]
-        if not within:
-            continue
-        if table.spread > 1 and len(key) == table.shard:
-            yield from _of_spread_shard(files, ref, table, key, within)
-            continue
-        for batch in files.batches(table, ref, within[0], key):
-            yield bucket_slice(batch, within[0])
+        for batch in files.batches(table, ref, bucket, key):
+            start, end = prefix_range(batch, table.key, key, bucket_range(batch, bucket))
+            if end > start:
+                yield batch.slice(start, end - start)
 
 
 def _of_spread_shard(
-    files: Files, ref: FileRef, table: Table[Any], shard: Key, buckets: Sequence[int]
+    files: Files, ref: FileRef, table: Table[Any], shard: Key
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a shard key in a file, and no others, in file order."""
+    buckets = [b for b in table.buckets(shard) if ref.buckets[0] <= b <= ref.buckets[1]]
+    if not buckets:
+        return
     for batch in files.shard_batches(table, ref, shard, buckets):
         # Comparing a whole column takes less than a search in each of the buckets.
         for name, value in zip(table.key, shard, strict=False):

@@ -75,9 +75,9 @@ class Files:
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        every: Iterable[int] = range(len(footer.groups))
-        groups = every if bucket is None else footer.may_hold(bucket, key)
-        return [self._group(table, ref, footer, i) for i in groups]
+        if bucket is None:
+            return [self._group(table, ref, footer, i) for i in range(len(footer.groups))]
+        return [self._group(table, ref, footer, i) for i in footer.may_hold(bucket, key)]
 
     def shard_batches(
         self, table: Table[Any], ref: FileRef, shard: Key, buckets: Sequence[int]
@@ -140,7 +140,7 @@ class Files:
             or not ref.buckets[0] <= bucket <= ref.buckets[1]
         ):
             return False
-        return len(list(self._footer(ref).may_hold(bucket))) > 1
+        return len(self._footer(ref).may_hold(bucket)) > 1
 
     def table(self, table: Table[Any], ref: FileRef) -> pa.Table:
         """All rows, verified; of a view the columns that it has. The cache is not filled."""
@@ -229,10 +229,12 @@ class Files:
     ) -> pa.RecordBatch:
         """One row group; of a view the columns that it has."""
         at, columns = (ref.path, i), None
-        if (whole := self._get(at)) is not None:
-            return whole
-        if table.is_view:
+        kept = self._get(at)
+        if kept is None and table.is_view:
             at, columns = (f"{ref.path}#{table.row.__name__}", i), table.schema.names
+            kept = self._get(at)
+        if kept is not None:
+            return kept
 
         def read() -> pa.Table:
             file = source or self._fetched(ref, footer.groups[i], footer.groups[i])

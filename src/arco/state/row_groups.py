@@ -35,11 +35,12 @@ class RowGroupIndex(NamedTuple):
     metadata: pq.FileMetaData
     groups: RowGroups
 
-    def may_hold(self, bucket: int, key: Key | None = None) -> Iterator[int]:
+    def may_hold(self, bucket: int, key: Key | None = None) -> list[int]:
         """The numbers of the groups that may hold a bucket, and a key in it."""
-        for i, group in self.groups.of_bucket(bucket):
-            if group.may_hold(bucket, key):
-                yield i
+        groups = self.groups.of_bucket(bucket)
+        if len(groups) == 1:  # as most buckets have
+            return [groups[0][0]]
+        return [i for i, group in groups if group.may_hold(bucket, key)]
 
 
 def _last_bucket(group: Group) -> int:

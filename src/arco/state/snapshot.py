@@ -22,7 +22,7 @@ from arco.log.manifest import FileRef, Floor
 from arco.state.file_rows import ShardRange, may_hold, newest_versions, rows_of_files
 from arco.state.lookup import look_up, look_up_many, slices
 from arco.state.parquet import Files
-from arco.state.sorted_rows import latest, prefix_range
+from arco.state.sorted_rows import latest
 from arco.state.table import Key, Row, Table, Versioned, keep_newest
 
 R = TypeVar("R", bound=Row)
@@ -189,9 +189,10 @@ class Snapshot:
     def versioned(self, table: Table[R], key: Key, *, history: bool = True) -> Versioned[R]:
         """A row with its version; (0, None) if it never existed."""
         manifest = self.manifest(table)
+        recent = manifest.recent_with(table.bucket(key))
         if not history:
-            return look_up(self.files, manifest.recent(), table, key)
-        return look_up(self.files, manifest.recent(), table, key, manifest.history_since)
+            return look_up(self.files, recent, table, key)
+        return look_up(self.files, recent, table, key, manifest.history_since)
 
     def rows(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, or of a longer part of keys, in their order."""
@@ -203,11 +204,11 @@ class Snapshot:
     ) -> dict[Key, Versioned[R]]:
         """The rows of one shard key with their versions; None for those deleted."""
         best: dict[Key, Versioned[R]] = {}
-        manifest = self.manifest(table)
-        refs = manifest.files() if history else manifest.recent()
+        manifest, buckets = self.manifest(table), table.buckets(shard)
+        recent = manifest.recent_with(buckets[0]) if len(buckets) == 1 else manifest.recent()
+        refs = recent + manifest.history if history else recent
         for batch in slices(self.files, refs, table, shard):
-            start, end = prefix_range(batch, table.key, shard)
-            keep_newest(best, table.versioned(batch.slice(start, end - start)))
+            keep_newest(best, table.versioned(batch))
         return best
 
     def columns(self, table: Table[Any], shard: str, names: Sequence[str]) -> pa.Table:
@@ -216,9 +217,7 @@ class Snapshot:
         manifest = self.manifest(table)
 
         def read(refs: Sequence[FileRef]) -> list[pa.RecordBatch]:
-            batches = (b.select(chosen) for b in slices(self.files, refs, table, (shard,)))
-            parts = (b.filter(pc.equal(b.column(table.key[0]), shard)) for b in batches)
-            return [part for part in parts if part.num_rows]
+            return [b.select(chosen) for b in slices(self.files, refs, table, (shard,))]
 
         base, newer = read(manifest.base), read(manifest.l0)
         if not newer and base:  # a row is in one file of the base: there is nothing to sort

@@ -9,30 +9,46 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.state.arrow_columns import values_of
+from arco.state.arrow_columns import Texts, values_of
 from arco.state.table import Key
+
+
+def bucket_range(batch: pa.RecordBatch, bucket: int) -> tuple[int, int]:
+    """Where the rows of one bucket begin and end."""
+    buckets = values_of(batch.column("_bucket"))
+    start = bisect.bisect_left(buckets, bucket)
+    return start, bisect.bisect_right(buckets, bucket, start)
 
 
 def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
     """The rows of one bucket, without copying."""
-    buckets = values_of(batch.column("_bucket"))
-    start = bisect.bisect_left(buckets, bucket)
-    end = bisect.bisect_right(buckets, bucket, start)
+    start, end = bucket_range(batch, bucket)
     return batch.slice(start, end - start)
 
 
-def find(batch: pa.RecordBatch, key_columns: Sequence[str], key: Key) -> int:
-    """The index of a key in a slice of one bucket, or -1."""
-    start, end = prefix_range(batch, key_columns, key)
+def find(batch: pa.RecordBatch, bucket: int, key_columns: Sequence[str], key: Key) -> int:
+    """The index of a key of a bucket, or -1."""
+    start, end = prefix_range(batch, key_columns, key, bucket_range(batch, bucket))
     return start if start < end else -1
 
 
-def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key) -> tuple[int, int]:
-    """The rows of a slice of one bucket whose key starts with `prefix`."""
-    start, end = 0, batch.num_rows
+def prefix_range(
+    batch: pa.RecordBatch,
+    key_columns: Sequence[str],
+    prefix: Key,
+    within: tuple[int, int] | None = None,
+) -> tuple[int, int]:
+    """Where the rows whose key starts with `prefix` begin and end.
+
+    `within` is where the rows of one bucket do; without it, all are of one.
+    """
+    start, end = within or (0, batch.num_rows)
     for name, value in zip(key_columns, prefix, strict=False):
         column = values_of(batch.column(name))
-        start = bisect.bisect_left(column, value, start, end)
+        if isinstance(column, Texts):
+            start = column.first(value, start, end)
+        else:
+            start = bisect.bisect_left(column, value, start, end)
         end = _end_of(value, column, start, end)
     return start, end
 

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from arco.answers.questions import Answers
 from arco.api.page_tokens import SortKey
-from arco.api.reads.answers import RecommendationBody
+from arco.api.reads.answers import RecommendationBody, answers_of
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.operations import require_everything
 from arco.api.reads.run_reads import RunId
@@ -267,7 +266,7 @@ def list_recommendations(
         asset_id_of(view, visible, parameters.asset)
 
     def recommend() -> list[RecommendationBody]:
-        recommendations = Answers(view.snapshot, view.library, view.now).recommend()
+        recommendations = answers_of(view).recommend()
         return [RecommendationBody(**msgspec.structs.asdict(each)) for each in recommendations]
 
     for place, each in enumerate(view.derived("recommendations", recommend)):
