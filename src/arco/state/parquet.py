@@ -75,9 +75,8 @@ class Files:
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        if bucket is None:
-            return [self._group(table, ref, footer, i) for i in range(len(footer.groups))]
-        return [self._group(table, ref, footer, i) for i in footer.may_hold(bucket, key)]
+        groups = range(len(footer.groups)) if bucket is None else footer.may_hold(bucket, key)
+        return [self._group(table, ref, footer, i) for i in groups]
 
     def shard_batches(
         self, table: Table[Any], ref: FileRef, shard: Key, buckets: Sequence[int]
@@ -229,12 +228,12 @@ class Files:
     ) -> pa.RecordBatch:
         """One row group; of a view the columns that it has."""
         at, columns = (ref.path, i), None
-        kept = self._get(at)
-        if kept is None and table.is_view:
+        cached = self._get(at)
+        if cached is None and table.is_view:
             at, columns = (f"{ref.path}#{table.row.__name__}", i), table.schema.names
-            kept = self._get(at)
-        if kept is not None:
-            return kept
+            cached = self._get(at)
+        if cached is not None:
+            return cached
 
         def read() -> pa.Table:
             file = source or self._fetched(ref, footer.groups[i], footer.groups[i])
