@@ -114,7 +114,7 @@ class _Slot:
             os._exit(0)
 
     def _shared_of(self, task: messages.Task) -> Shared:
-        """The assignment of the task; with a task token, its store is limited to that token."""
+        """The state that a task shares; with a task token, its store is limited to that."""
         shared = self._shared
         if not isinstance(shared.store, HttpStore):
             return shared
