@@ -289,14 +289,14 @@ class CauseFinder:
                 kind=kind,
                 asset=asset,
                 partition=partition,
-                text=f"{text}; {self._nobody(asset)}",
+                text=f"{text}; {self._not_requested(asset)}",
                 at=at,
                 facts=facts,
                 remedies=(remedy("make it", _run_command(asset, partition)),),
             )
         )
 
-    def _nobody(self, asset: str) -> str:
+    def _not_requested(self, asset: str) -> str:
         row = self.snapshot.get(AUTOMATIONS, SCOPE, asset)
         if row is None or row.state == AutomationState.REMOVED:
             return "no run has written it since, and it has no automation"
@@ -330,7 +330,7 @@ class CauseFinder:
             kind="out_of_date",
             asset=asset,
             partition=partition,
-            text=f"{text}; {self._nobody(asset)}",
+            text=f"{text}; {self._not_requested(asset)}",
             at=current.updated_at,
             facts={"materialization_id": id, "run_id": run_id},
             remedies=(hint,) if can_run else (),

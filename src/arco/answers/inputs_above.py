@@ -260,9 +260,9 @@ class InputReader:
             for task in self._tasks(run_id)
             if task.asset_id == asset_id and task.state == TaskState.SKIPPED
         ]
-        return [task for task in tasks if not self._made_since(task)]
+        return [task for task in tasks if not self._written_since(task)]
 
-    def _made_since(self, task: TaskRow) -> bool:
+    def _written_since(self, task: TaskRow) -> bool:
         status = self.snapshot.get(PARTITION_STATUS, task.asset_id, task.partition_key)
         ended = task.finished_at
         return status is not None and ended is not None and status.last_at > ended

@@ -97,7 +97,7 @@ class Statements(ABC):
         for source in SOURCES:
             self.say(source, {})
 
-    def say_fields(self, source: Source, fields: Mapping[str, Any], column_id: str = "") -> None:
+    def set_fields(self, source: Source, fields: Mapping[str, Any], column_id: str = "") -> None:
         """Replace these fields as a whole; the others stay."""
         if fields:
             rest = governance.without(self.values(source), column_id, fields)
@@ -199,7 +199,7 @@ class AssetStatements(Statements):
         statement = NOTHING.with_values(values, position, row.updated_by, row.updated_at)
         return {"code" if row.project else "people": statement}
 
-    def say_columns(self, source: Source, columns: Mapping[str, Column]) -> None:
+    def set_columns(self, source: Source, columns: Mapping[str, Column]) -> None:
         """Replace the values of a source for these columns, by their ids."""
         values = {
             path: value

@@ -35,7 +35,7 @@ def run_api_worker(
     session: Session, options: ApiOptions, timing: Timing, cache: Path, stop: threading.Event
 ) -> None:
     """Work through a server until `stop` is set."""
-    key = private.taken(private.TOKEN)
+    key = private.take(private.TOKEN)
     private.unreadable()
     if not key:
         raise Invalid(

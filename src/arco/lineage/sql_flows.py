@@ -201,7 +201,7 @@ class Flows:
         flow, by = self.of(tree.this), self.of(key)
         literal = key.name if isinstance(key, exp.Literal) else None
         if flow.parts is None:
-            return mixed([nested.taken(flow), by])
+            return mixed([nested.part_of(flow), by])
         if flow.parts.kind == "map":
             return nested.chosen_by(nested.value_at(flow, literal), by)
         at = int(literal) - int(tree.args.get("offset") or 0) if literal else None
@@ -221,7 +221,7 @@ class Flows:
         own = array.parts is not None  # else the items decide about themselves
         if isinstance(tree, exp.ArrayFilter) or (tree.name.lower() == "map_filter" and not own):
             return decided([array], [self._call(functions[0], [element if own else NOTHING] * 2)])
-        called = [self._call(each, [nested.taken(array)] * 3) for each in functions]
+        called = [self._call(each, [nested.part_of(array)] * 3) for each in functions]
         result = mixed([*others, *called])
         candidates = all(flow.parts is None for flow in others)
         return result if candidates else result._replace(doubt=max(result.doubt, LIKELY))

@@ -78,7 +78,7 @@ def _declare_sets(rows: Rows, fact: Fact, e: KeySetsDeclared) -> Iterator[Change
         yield Delete(KEYED_ASSETS, (e.asset_id, e.keys))
         return
     if not _is_keyed(rows, e.asset_id):  # what failed before has no row
-        yield from _start_anew(rows, fact, e.asset_id)
+        yield from _restart(rows, fact, e.asset_id)
     yield Put(KEYED_ASSETS, KeyedAssetRow(e.asset_id, e.keys))
 
 
@@ -100,10 +100,10 @@ def _remove_keys(rows: Rows, fact: Fact, e: PartitionKeysRemoved) -> Iterator[Ch
 
 
 def _reshape(rows: Rows, fact: Fact, e: AssetReshaped) -> Iterator[Change]:
-    return _start_anew(rows, fact, e.asset_id)
+    return _restart(rows, fact, e.asset_id)
 
 
-def _start_anew(rows: Rows, fact: Fact, asset_id: str) -> Iterator[Change]:
+def _restart(rows: Rows, fact: Fact, asset_id: str) -> Iterator[Change]:
     row = rows.get(ASSET_FAILURES, asset_id)
     if row is not None and row.failing:
         yield _put(replace(row, failing=0, since=fact.position, unsure=True))

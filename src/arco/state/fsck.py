@@ -121,7 +121,7 @@ class Checker:
         log = self._log(head, heads)
         self._check_segments(log)
         referred = {*manifests, *files, *changes, *(ref.path for ref in log)}
-        self._bystanders(head, all_heads, referred)
+        self._check_other_objects(head, all_heads, referred)
         file_refs: list[FileRef | ChangesRef | SegmentRef] = [*files.values(), *log]
         file_refs += changes.values()
         return FsckReport(
@@ -444,7 +444,7 @@ class Checker:
 
     # Other objects
 
-    def _bystanders(self, head: Head, heads: Sequence[Head], referred: set[str]) -> None:
+    def _check_other_objects(self, head: Head, heads: Sequence[Head], referred: set[str]) -> None:
         """Unconsumed, rejected, skipped, abandoned."""
         skipped: dict[str, int] = {}
         for generation in heads:

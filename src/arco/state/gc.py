@@ -150,7 +150,7 @@ class Collector:
             return GcReport(dry_run, 0, 0, 0, [], 0)
         # A dry run decides nothing, and must write nothing.
         now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
-        floor = wanted_floor(self._manifests, head, retention, now)
+        floor = next_floor(self._manifests, head, retention, now)
         if not dry_run:
             self._manifests.raise_floor(floor)
         pinned = {pin.generation for pin in self._pins.active(now)}
@@ -355,7 +355,7 @@ def _is_claim(path: str) -> bool:
     return posixpath.basename(path).count(".") > 1
 
 
-def wanted_floor(
+def next_floor(
     manifests: Manifests, head: Head, retention: GenerationRetention, now: datetime
 ) -> Floor:
     """Which generations to keep: those that were current within the retention."""

@@ -87,7 +87,7 @@ class Revision:
         if after is None:
             return False
         self._set_l0(name, tuple(ref for ref in after.l0 if not ref.table))
-        self.changes = _taken_out(self.changes, name, swap.removed)
+        self.changes = _without_rows(self.changes, name, swap.removed)
         if swap.into_base or swap.history or swap.removed_history:
             self.tables[name] = after
         return True
@@ -108,7 +108,7 @@ class Revision:
             self.l0.pop(name, None)
 
 
-def _taken_out(
+def _without_rows(
     changes: tuple[ChangesRef, ...], table: str, removed: frozenset[str]
 ) -> tuple[ChangesRef, ...]:
     """Change files without the rows of one table in some of them."""

@@ -54,7 +54,7 @@ def add_secrets(variables: Collection[str]) -> None:
     _secrets.update(variables)
 
 
-def taken(name: str) -> str | None:
+def take(name: str) -> str | None:
     """Remove and return a variable of the environment.
 
     Its children do not inherit it, and `/proc/{pid}/environ` does not show it.

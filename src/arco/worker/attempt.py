@@ -127,7 +127,7 @@ class Attempt:
     def run(self) -> TaskResult:
         try:
             self._read_lists()
-            with self._spark.taken():
+            with self._spark.open_scope():
                 result = self._worked()
         except (Exception, TaskTimeout) as error:
             result = self._failed(error)

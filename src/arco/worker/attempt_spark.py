@@ -66,7 +66,7 @@ class AttemptSpark:
         """Until the function reports its own."""
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
+    def open_scope(self) -> Iterator[None]:
         """Within this context the attempt can have a session."""
         if self._host is None:
             yield

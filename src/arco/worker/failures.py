@@ -145,7 +145,7 @@ def classify(
     asset's declaration. Texts are redacted before they are cut, so that no part of a secret is
     left.
     """
-    info = _unrequested_termination(_understood(error, spark, folder))
+    info = _unrequested_termination(_classified(error, spark, folder))
     if request is not None and request.sensor is not None and info.hint == _USER_HINT:
         info = msgspec.structs.replace(info, hint=_SENSOR_HINT.format(name=request.asset))
     file, line = _place(error, folder)
@@ -161,7 +161,7 @@ def classify(
     )
 
 
-def _understood(error: BaseException, spark: SparkFailure | None, folder: Path | None) -> ErrorInfo:
+def _classified(error: BaseException, spark: SparkFailure | None, folder: Path | None) -> ErrorInfo:
     if isinstance(error, TaskFailed):
         return error.info
     failure = spark or translate(error)

@@ -65,7 +65,7 @@ class GuestSpark:
                 self._start_s += self._clock.monotonic() - self._asked_at
                 self._asked_at = None
 
-    def tell_status(self, port: int) -> None:
+    def send_status(self, port: int) -> None:
         host = self._host
         if host is not None:
             self._answer(lambda: messages.SparkStatus(*host.status(port)))

@@ -32,13 +32,13 @@ class FreshnessVerdict(NamedTuple):
     """The due partition; for an asset with periods, the newest due one."""
 
 
-class LookAgain(NamedTuple):
+class NextEvaluation(NamedTuple):
     """Nothing is due before a time; None: before it changes."""
 
     at: datetime | None
 
 
-Judgement = FreshnessEvaluated | FreshnessRunDue | LookAgain
+Judgement = FreshnessEvaluated | FreshnessRunDue | NextEvaluation
 
 
 def verdict(
@@ -75,7 +75,7 @@ def judge(
     version = row.materialization_id if row is not None and rule.counts(row) else ""
     if current.status != recorded:
         if recorded == STALE and row is not None and row.judged == judged_as(policy, version):
-            return LookAgain(None)  # by another machine's zone data it is stale
+            return NextEvaluation(None)  # by another machine's zone data it is stale
         cause, reason = explain(policy, current, row, attempt, upstream)
         return FreshnessEvaluated(
             asset_id=policy.asset_id,
@@ -89,9 +89,9 @@ def judge(
             reason=reason,
         )
     if current.status == FRESH:
-        return LookAgain(current.due_at)
+        return NextEvaluation(current.due_at)
     if not policy.request_run or row is None or row.due_at is None:
-        return LookAgain(None)
+        return NextEvaluation(None)
     return _ask(policy, rule, row, request, is_active=is_active, now=now)
 
 
@@ -103,10 +103,10 @@ def _ask(
     *,
     is_active: bool,
     now: datetime,
-) -> FreshnessRunDue | LookAgain:
+) -> FreshnessRunDue | NextEvaluation:
     due_at = rule.latest_due(row, now)
     if is_active or (request is not None and due_at <= request.due_at):
-        return LookAgain(rule.next_due(row, now))
+        return NextEvaluation(rule.next_due(row, now))
     partition = rule.due_partition(row.series, now)
     return FreshnessRunDue(
         asset_id=policy.asset_id,
