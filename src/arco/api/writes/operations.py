@@ -51,7 +51,7 @@ class DeployOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 class ValidateBody(DeployOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     manifest: msgspec.Raw
-    """As `servo build` writes it."""
+    """As `servo deploy --dry-run --json` prints it under `manifest`."""
 
 
 class DeployBody(ValidateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
