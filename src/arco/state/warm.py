@@ -1,12 +1,12 @@
 """Warm state: the rows that a committer has in memory, at a generation.
 
-Only the buckets that a batch touches are loaded. A bucket is a sorted slice of
-the files, and on top of it the rows that changed since. What this process has committed in
-a row is in the buckets that it loaded for that: of the files with nothing else, only those
-buckets are read that were dropped, or changed without being loaded. When another process
-commits, its L0 files are laid over the buckets that are loaded; when files are
-merely merged, nothing changes here, because no row did. Everything is bounded:
-the least recently used buckets go first, and come back from the files.
+Only the buckets that a batch touches are loaded, and where shard keys have several rows (the tasks
+of a run), only the rows of the shard keys that it touches. A bucket is a sorted slice of the files,
+and on top of it the rows that changed since. What this process has committed in a row is in the
+buckets that it loaded for that: of the files with nothing else, only those buckets are read that
+were dropped, or changed without being loaded. When another process commits, its L0 files are laid
+over the buckets that are loaded; when files are merely merged, nothing changes here, because no row
+did. Everything is bounded: the least recently used buckets go first, and come back from the files.
 
 A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a
 number of looks. Until then each row is looked up in the files: a process that commits one
