@@ -79,54 +79,59 @@ class CommonSettings(TypedDict, total=False):
     """What `asset` and `sql_asset` take."""
 
     namespace: str
-    """The module's NAMESPACE unless given."""
+    """Default: NAMESPACE of the module."""
     description: str
-    """The function's docstring unless given."""
+    """Default: the docstring of the function."""
     partitions: Partitions
+    """`daily(…)`, `static(…)`, or several of them joined with `*`. Default: one partition."""
     owners: Sequence[str]
+    """People or teams; e-mail addresses get notifications to owners."""
     tags: Mapping[str, str]
     group: str
+    """A name for `group:NAME` in selections."""
     checks: Sequence[Check | CheckDefinition]
+    """Evaluated on the output (or on inputs) before the output becomes current."""
     gating: Gating | Preset
-    """A preset ("strict" unless given, "lenient", "quarantine"), or `Gating(...)`."""
+    """A preset ("strict", the default, "lenient" or "quarantine"), or `Gating(...)`."""
     retry: Retry | int
-    """How many attempts in all (3 unless given), or `Retry(...)`."""
+    """The maximum number of attempts (default: 3), or `Retry(...)`."""
     timeout: Duration
     """Seconds, a timedelta, or text such as "30 min" or "1h30m"."""
     freshness: Freshness
+    """How old the data may become."""
     automation: AutomationSpec
     """When its partitions run without a request: `eager()`, `on_missing()`, `on_cron(…)`."""
     io: Mapping[str, str]
-    """How the output is written, for the worker: format, compression, and the like."""
+    """How the output is written: `{"compression": "zstd", "target_file_size": "256MiB"}`."""
     resources: Resources
-    """CPUs, memory and priority."""
+    """Slots, memory, priority and pool."""
     secrets: Mapping[str, str]
     """By name, a reference: `env:NAME`, `file:/path`, `vault:MOUNT/path#field`, … Read with
     `ctx.secret(name)`."""
     columns: Sequence[ColumnDef]
-    """As `column(...)` makes them. The output is compared with them: a missing column, another
-    type, or a null where `nullable=False` fails the check `columns`."""
+    """The columns of the output, as `column(...)`. The output is compared with them: a missing
+    column, another type, or a null where `nullable=False` fails the check `columns`."""
     extra: Extra
-    """Columns that `columns` does not name: "allow" (unless given), "warn", or "refuse"."""
+    """For undeclared columns: "allow" (default), "warn", or "refuse"."""
     personal_data: PersonalDataPolicy
-    """Personal data that flows into a column of which neither code nor a person says whether it is
-    personal: "allow" (unless given), "warn", or "refuse", which keeps the output in quarantine."""
+    """For personal data that flows into a column that nobody has classified: "allow" (default),
+    "warn", or "refuse", which quarantines the output."""
     compatibility: Compatibility | CompatibilityMode
-    """Which changes of the schema are allowed: "backward" (unless given), "forward", "full",
-    "none", or `Compatibility(mode="full", transitive=True, policy="consumers")`."""
+    """Which changes of the schema are allowed: "backward" (default), "forward", "full", "none",
+    or `Compatibility(mode="full", transitive=True, policy="consumers")`."""
     retention: Retention
-    """Which older versions of a partition `servo gc` keeps; all of them unless given."""
+    """Which older versions of a partition `servo gc` keeps. Default: all."""
     deps: Sequence[Dependency]
-    """Assets that come first, without their data being passed."""
+    """Assets that must be good before this one runs, without their data being passed."""
     config: Mapping[str, ConfigValue]
     """Values that a run may replace (`--config name=value`), by name; read with `ctx.config`.
-    Another value is another result."""
+    A version with another value is out of date."""
     renamed_from: str
-    """The key that this asset had; its history goes on."""
+    """The former key of this asset; its id and history stay."""
     sla: SLA
     """What the owners promise to readers."""
     terms: Sequence[str]
-    """Of the glossary (`servo catalog terms`)."""
+    """Terms of the glossary (`servo catalog terms`)."""
     links: Mapping[str, str]
     """URLs by name: a dashboard, a runbook."""
     deprecated: str
@@ -135,10 +140,10 @@ class CommonSettings(TypedDict, total=False):
 
 class AssetSettings(CommonSettings, total=False):
     name: str
-    """The function's name unless given."""
+    """Default: the name of the function."""
     ins: Mapping[str, Dependency]
-    """By parameter, the asset that it reads: `In("raw.orders", window(-6, 0))`, a key, or an
-    asset. A parameter annotated with `AssetIn` that is not here reads the asset of its name."""
+    """For each parameter the asset that it reads: `In("raw.orders", window(-6, 0))`, a key, or an
+    asset. Any other parameter annotated with `AssetIn` reads the asset of the same name."""
 
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
@@ -229,8 +234,7 @@ class AssetDefinition(Declaration, Generic[P, R]):
 
     @property
     def text(self) -> str:
-        """The text of its function, to be shown; empty if it cannot be read. `source` reports that
-        error."""
+        """The text of its function, to be shown; empty if it cannot be read."""
         with suppress(Invalid):
             return own_part(self.source)[:SOURCE_CHARS]
         return ""
@@ -289,12 +293,12 @@ def asset(function: Callable[..., Any] | None = None, /, **settings: Unpack[Asse
     """Declare that a function computes an asset: `@asset` or `@asset(...)`.
 
     An asset is computed again when its code or its `config` changes. Its code is the function's
-    text and decorators, and what of the project these reach by name, at any distance: functions,
-    classes, constants, and modules that are imported inside a function. Libraries, the standard
-    library and `servo` count by name alone, other assets by their key, and any other object by its
-    type and not by its state: a value that an object holds, a file, or a library's version belongs
-    into `config` if it changes the result. The arguments of `asset`, other code of the same module,
-    and where all of it stands do not count. `servo.reach` has the details.
+    text and decorators, and everything in the project that these refer to by name, directly or
+    indirectly: functions, classes, constants, and modules that are imported inside a function.
+    Libraries, the standard library and `servo` count only by name, other assets by their key, and
+    any other object by its type, not by its state. Put a value of an object, a file, or the version
+    of a library into `config` if it changes the result. The arguments of `asset`, other code of the
+    same module, and line numbers do not count. `servo.reach` has the details.
     """
     if function is not None:
         return AssetDefinition(function, {})
@@ -332,10 +336,10 @@ def column(
     terms: Sequence[str] = (),
     renamed_from: str = "",
 ) -> ColumnDef:
-    """A column of the output. `lineage` names `namespace.asset.column`, and wins.
+    """A column of the output. `lineage` (`namespace.asset.column`) takes precedence over plans.
 
     `terms` are those of the glossary (`servo catalog terms`). `renamed_from` is the name that the
-    column had: its id, history and lineage go on.
+    column had: its id, history and lineage stay.
     """
     expect(name, str, "the column")
     expect(type, str, "type")

@@ -92,10 +92,10 @@ def not_null(*columns: str, **options: Unpack[CheckOptions]) -> Check:
 
 
 def unique(*columns: str, **options: Unpack[CheckOptions]) -> Check:
-    """No two rows agree in all of these columns.
+    """No two rows are equal in all of these columns.
 
-    As in SQL, a row with a null in one of them agrees with no other; `not_null` finds
-    those. What counts as failing is every row after the first of a kind.
+    As in SQL, a row with a null in one of them equals no other row; `not_null` finds
+    those. Every row after the first one with the same values counts as failing.
     """
     return _make("unique", _some(columns, "unique"), {}, options)
 
@@ -133,7 +133,7 @@ def in_range(
 def matches(column: str, pattern: str, **options: Unpack[CheckOptions]) -> Check:
     """Every value, unless it is null, matches the regular expression as a whole.
 
-    The syntax is Java's, as Spark has it.
+    The syntax is that of Java, as in Spark.
     """
     expect(pattern, str, "pattern")
     return _make("matches", (column,), {"pattern": pattern}, options)
@@ -142,7 +142,7 @@ def matches(column: str, pattern: str, **options: Unpack[CheckOptions]) -> Check
 def freshness(column: str, *, max_age: Duration, **options: Unpack[CheckOptions]) -> Check:
     """The greatest value of a column of timestamps, or dates, is at most this old.
 
-    A date counts from its midnight in UTC. Without any value there is nothing fresh.
+    A date counts from its midnight in UTC. Without any value the check fails.
     """
     return _make(
         "freshness", (column,), {"max_age_s": _seconds(max_age, "freshness", "max_age")}, options

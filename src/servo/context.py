@@ -243,8 +243,7 @@ class AssetContext:
 
     @property
     def spark(self) -> Any:
-        """This task's own `SparkSession`. Other tasks do not see its temporary views and
-        settings."""
+        """This task's own `SparkSession`. Its temporary views and settings are private."""
         if self._spark is None:
             raise Invalid(
                 f"{self.asset} was given no Spark session",

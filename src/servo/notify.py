@@ -93,7 +93,7 @@ def notify(
     day_cost = _nanos(max_day_cost, "max_day_cost")
     if ("cost" in events) != bool(run_cost or day_cost):
         hint = 'write on="cost" with max_run_cost=20 or max_day_cost=5, or with both'
-        misdeclared("a cost is told of above an amount, and an amount is for costs", hint=hint)
+        misdeclared('on="cost" needs an amount, and an amount needs on="cost"', hint=hint)
     name = name or f"{targets[0]}_{events[0]}"
     return NotificationDefinition(name, events, targets, terms, interval, run_cost, day_cost)
 

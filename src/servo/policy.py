@@ -72,9 +72,9 @@ class Retry(Struct, frozen=True, kw_only=True):
 class Freshness(Struct, frozen=True, kw_only=True):
     """An asset is stale once its newest data is `max_age` old.
 
-    Data is as old as its version. With partitions in time, each period has to be there `max_age`
+    Data is as old as its version. With partitions in time, each period is due `max_age`
     after it ends. With `cron`, the age counts at those times in `timezone` only: "by six in the
-    morning". With `request_run`, a stale asset asks for a run.
+    morning". With `request_run`, a stale asset requests a run.
     """
 
     max_age: Duration
@@ -105,10 +105,10 @@ class Freshness(Struct, frozen=True, kw_only=True):
 
 
 class SLA(Struct, frozen=True, kw_only=True):
-    """What the owners of an asset promise to those who read it.
+    """What the owners of an asset promise to its readers.
 
     The newest data is at most `max_age` old; with `cron`, at those times in `timezone`.
-    `availability` is a percentage of the time, as text: "99.5". `text` is the rest, in words.
+    `availability` is a percentage of the time, as text: "99.5". `text` is free text.
     `servo health` and `servo explain` show whether it is kept. Notifications and runs for stale
     data are declared with `Freshness`.
     """

@@ -27,7 +27,7 @@ def place() -> Iterator[str]:
 
 def test_a_connect_server_that_is_not_there_is_told_at_once(place: str) -> None:
     with pytest.raises(
-        SparkUnavailable, match=f"no Spark Connect server answers at {place}: "
+        SparkUnavailable, match=f"no Spark Connect server responds at {place}: "
     ) as caught:
         start(SparkSettings(remote=f"sc://{place}/;user_id=ana"))
     assert "`remote`" in caught.value.hint
@@ -37,7 +37,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(place: str) -> None:
 @pytest.mark.parametrize("masters", ["{}", "{0},{0}"])
 def test_a_master_that_is_not_there_is_told_at_once(place: str, masters: str) -> None:
     url = masters.format(place)
-    with pytest.raises(SparkUnavailable, match=f"no Spark master answers at {url}: ") as caught:
+    with pytest.raises(SparkUnavailable, match=f"no Spark master responds at {url}: ") as caught:
         start(SparkSettings(master=f"spark://{url}"))
     assert "`master`" in caught.value.hint
     assert caught.value.permanent

@@ -1,4 +1,4 @@
-"""Which readers of an asset are out of date after a version of it was held, or given back."""
+"""Which readers of an asset are out of date after a version of it was held or released."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from arco.state.snapshot import Snapshot
 def readers_out_of_date(
     snapshot: Snapshot, world: World, hold: QuarantineRow, *, given_back: bool = False
 ) -> OutOfDate:
-    """Those below the asset, without what was made from the version that is current now.
+    """Downstream assets, without outputs of the version that is current now.
 
-    `given_back`: the version was good before somebody held it, so that only what was made in
-    between can be out of date. What lies below readers is out of date if they are.
+    `given_back`: the version was good before it was held, so only outputs written in between can be
+    out of date. Readers of a reader that is out of date are out of date too.
     """
     readers = out_of_date(world.manifest, hold.asset_key)
     downstream_keys = {*readers.same_partition, *readers.other_partitions}

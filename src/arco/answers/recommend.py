@@ -1,8 +1,8 @@
-"""Recommendations, from what is recorded.
+"""Recommendations, from recorded facts.
 
-Those about one asset follow from its state, which the fold keeps, and from look-ups by key. For
-all assets the same tables are read whole, once each: what it costs does not grow with partitions
-or with history.
+Those about one asset follow from its state, which the fold keeps, and from look-ups by key. For all
+assets the same tables are read completely, once each: the cost does not grow with partitions or
+with history.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from arco.quality.tables import CHECK_TOTALS, CheckTotalsRow
 from arco.state.snapshot import Snapshot
 
 LEAST_EVALUATIONS: Final = 30
-"""A check that has passed so often, and never failed, may be superfluous."""
+"""A check that has passed this often, and never failed, may be superfluous."""
 SMALL_FILE_BYTES: Final = 8 << 20
 LEAST_FILES: Final = 8
 SKEWED: Final = 10
@@ -37,7 +37,7 @@ class Recommender:
     def asset(
         self, asset: str, asset_id: str, causes: Sequence[Cause] = ()
     ) -> list[Recommendation]:
-        """About one asset; `causes` is the chain of what is the matter with it."""
+        """About one asset; `causes` is the chain of its problem."""
         state = self.snapshot.get(ASSET_STATES, asset_id)
         chosen = [*_upstream(asset, causes)]
         if state is not None:

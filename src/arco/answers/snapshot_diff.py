@@ -1,7 +1,7 @@
 """What changed between two generations: assets, partitions, schemas and lineage.
 
-It reads the files that one generation has and the other has not (`state/diff.py`): what it costs
-follows what changed, and not the size of the catalog.
+It reads the files that one generation has and the other has not (`state/diff.py`): the cost depends
+on the changes, not on the size of the catalog.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The outermost layer: request ids, bounds on headers, hosts, security headers, the access log,
-and answers that are at hand."""
+"""The outermost layer: request ids, limits, hosts, security headers, access log, cached answers."""
 
 from __future__ import annotations
 
@@ -100,7 +99,7 @@ class Edge:
 
 
 def _observed(send: Send, exchange: Exchange, added: list[tuple[bytes, bytes]]) -> Send:
-    """Adds headers that an answer does not have, and notes its status and size."""
+    """Adds missing headers to an answer, and records its status and size."""
 
     async def send_on(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,7 +1,7 @@
 """`GET` and `HEAD …/files/{path}`, and what answers the server's own signed URLs.
 
 A file of a table is answered with a redirect to a signed URL, which lives for five minutes; the
-size is in the manifest. Who has the URL may read that file until then: it is never logged.
+size is in the manifest. The URL gives access to that file until then: it is never logged.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ async def answer_signed(server: ApiServer, request: Request[Any, Any, Any]) -> A
         signer = _nobody(server.clock)
         if served is not None and await has_keys(server, served):
             signer = served.signer
-        # Of a workspace that is not there nothing is signed, and the answer is the same.
+        # For a missing workspace no signature is valid, and the answer is the same.
         any_served = served or next(iter(server.workspaces.values()))
 
         def send() -> SignedAnswer:

@@ -1,4 +1,4 @@
-"""Names of assets that a caller does not see, taken out of texts.
+"""Removes names of hidden assets from texts.
 
 Readers leave out what is hidden. Texts that people or programs wrote (the message of an error, a
 cause in words, a log) may still name an asset of a hidden namespace: in an answer to a caller who

@@ -1,4 +1,4 @@
-"""Logging in with a browser, and with the command line by way of a browser.
+"""Login with a browser, and of the command line through a browser.
 
     GET  /auth/login      to the issuer, with a sealed cookie that knows the way back
     GET  /auth/callback   from the issuer: the session's cookie
@@ -8,9 +8,9 @@
     POST /auth/cli        yes: a code for a port of the browser's own machine
     POST /auth/token      the code, with the verifier of its challenge, for a session's token: once
 
-Redirects go to ourselves, to the issuer, and to 127.0.0.1 with a code that only the program can
-use that asked for it. A form of another site cannot say yes: the grant in ours is sealed, and of
-the very session.
+Redirects go to this server, to the issuer, and to 127.0.0.1 with a code that only the requesting
+program can use. A form of another site cannot confirm: the grant in our form is sealed for the
+session.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ class LoginRoutes:
 
 
 def _use(store: Store, session_id: str) -> None:
-    """A code is exchanged once, at whichever server. GC removes the object, like signs of life."""
+    """A code is exchanged once, at any server. GC removes the object, like liveness records."""
     try:
         store.put(paths.login_code(session_id), b"{}", Mode.CREATE)
     except AlreadyExists:
@@ -362,7 +362,7 @@ def _query(request: AnyRequest) -> dict[str, str]:
 
 
 def _own_path(text: str) -> str:
-    """Where to go next: a path of ourselves, or the first page."""
+    """Where to go next: a path of this server, or the first page."""
     is_own = _PATH.fullmatch(text) is not None and len(text) <= 2_000
     return text if is_own and not text.startswith("/auth/log") else "/"
 

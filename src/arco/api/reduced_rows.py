@@ -59,7 +59,7 @@ def _has_text(type: pa.DataType) -> bool:
 
 
 def _may_name(column: pa.ChunkedArray, scrubbing: Scrubbing) -> bool:
-    """A first look at a whole column. Of nested ones it is not worth it."""
+    """A fast check of a whole column; not for nested ones."""
     if not pa.types.is_string(column.type):
         return True
     return bool(pc.any(pc.match_substring_regex(column, scrubbing.names)).as_py())
@@ -121,7 +121,7 @@ def _blanked(
 
 
 def _runs(rows: pa.Table, visibility: RowVisibility) -> pa.Table:
-    """What was asked for is left out of a run with tasks that the caller does not see."""
+    """The request is left out of a run with hidden tasks."""
     ids: Sequence[str] = rows.column("run_id").to_pylist()
     return _blanked(rows, ASKED_OF_RUN, lambda place: visibility.whole_run(ids[place]))
 

@@ -32,7 +32,7 @@ def render(
     visible: Visible,
     caller: Caller,
 ) -> RenderedAnswer:
-    """Work out a read, for a caller who sees this."""
+    """Execute a read, for a caller who sees this."""
     if route.kind == "list":
         assert isinstance(parameters, PageParameters)
         view, document = _page(route, served, parameters, visible)

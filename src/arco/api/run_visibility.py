@@ -50,8 +50,8 @@ def _read(view: View, run_id: str) -> frozenset[str]:
 
 
 def seen_places(view: View, visible: Visible, rows: pa.Table) -> list[int]:
-    """Which of these rows of runs the caller may see. Namespaces of many are read together: of
-    files with tasks those are opened that may hold one of these runs, each once."""
+    """Which of these rows of runs the caller may see. Namespaces of many runs are read together:
+    each file that may hold tasks of these runs is opened once."""
     runs = [*RUN_ORDER.rows_of(rows)]
     planned = [
         row.run_id for row in runs if row.namespaces is None and row.state != RunState.PLANNING

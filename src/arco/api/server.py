@@ -81,8 +81,7 @@ class ApiServer:
         failures = settings.failed_logins_per_minute
         self._failed_logins = RateLimits(clock, failures / 60, failures)
         self._room = BoundedThreads(settings)
-        # One request of every connection may wait here: what it takes to know a caller is short,
-        # and must not depend on how busy somebody else's workspace is.
+        # Every connection may wait here: authentication must not depend on other workspaces' load.
         self._key_room = BoundedThreads(settings, CONNECTIONS)
         self._rooms = {each.path: BoundedThreads(settings) for each in workspaces}
         self._body_bytes = 0
@@ -111,7 +110,7 @@ class ApiServer:
     async def authenticate(
         self, request: Request[Any, Any, Any], *, is_read: bool, limits: RateLimits | None = None
     ) -> Caller:
-        """Raises if nobody knows the token. Takes from the caller's allowance, or another one."""
+        """Raises for an unknown token. Counts against the rate limit of the caller."""
         exchange = exchange_of(request.scope)
         self.check_address(exchange.address)
         headers = RequestHeaders(request.scope)
@@ -159,10 +158,10 @@ class ApiServer:
         return NOTHING if caller is None else caller.at(*at).where(permission)
 
     async def _known(self, token: str, request: Request[Any, Any, Any]) -> Caller | None:
-        """In a thread, unless it was asked for before: keys of an issuer may be fetched.
+        """The caller of a token; in a thread, unless cached: keys of an issuer may be fetched.
 
-        Which workspace the request is for makes no difference: who asks for one that belongs to
-        others, and whose store hangs, is answered as who asks for one that is not there.
+        The workspace of the request makes no difference: a hidden workspace whose store hangs is
+        answered like a missing one.
         """
         credentials = credentials_of(request.scope)
         snapshots = self.kept.snapshots()
@@ -177,11 +176,11 @@ class ApiServer:
         return caller
 
     async def wait_for_key_reads(self, workspaces: Sequence[ServedWorkspace]) -> None:
-        """Wait for looks at keys and roles, as long as authentication waits for them, without a
-        thread: those for authentication are few, and a store that hangs must not take them."""
+        """Wait for reads of keys and roles, as long as authentication waits for them, without a
+        thread: those for authentication are few, and a store that hangs must not block them."""
         reads = [read for each in workspaces if (read := each.key_read()) is not None]
         futures = [asyncio.wrap_future(future) for future, wait_s in reads if wait_s]
-        for future in futures:  # what has failed is raised by who asks for the snapshot
+        for future in futures:  # errors are raised where the snapshot is used
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
         if futures:
             await asyncio.wait(futures, timeout=max(wait_s for _, wait_s in reads))
@@ -255,7 +254,7 @@ class ApiServer:
     def _key(
         self, served: ServedWorkspace, target: Target, at: AtParameters, visible: Visible
     ) -> RenderedKey | None:
-        """Where the answer is if it was rendered before; None if that takes a look at the store."""
+        """The cache key of the answer; None if that needs a read of the store."""
         if at.as_of is not None or at.as_of_run is not None:
             return None
         generation = at.generation
@@ -319,8 +318,7 @@ class ApiServer:
         return Answer(route.status, msgspec.json.encode(document), headers=answered)
 
     async def body(self, request: Request[Any, Any, Any], limit: int | None = None) -> bytes:
-        """Of a request, up to a limit, within a time. What it takes of the memory for bodies is
-        given back when the request has been answered."""
+        """Of a request, with limits of size and time. Counts as used memory until the answer."""
         limit = limit or self.settings.body_bytes
         exchange = exchange_of(request.scope)
         encoding = RequestHeaders(request.scope).get("content-encoding") or "identity"
@@ -362,13 +360,13 @@ class ApiServer:
     # -- threads -------------------------------------------------------------------------
 
     async def in_thread(self, call: Callable[[], T], served: ServedWorkspace | None = None) -> T:
-        """Have a thread call it, of those for a workspace. Bounded in number, waiting and time."""
+        """Call it in a thread of the workspace, with limits on number, queue and time."""
         room = self._room if served is None else self._rooms.get(served.path, self._room)
         return await room.run(call)
 
 
 def check_rate(limits: RateLimits, who: str) -> None:
-    """Take one request from somebody's allowance. Raises if it is used up."""
+    """Count a request against a rate limit. Raises if it is exceeded."""
     allowance = limits.take(who)
     if not allowance.is_allowed:
         raise ApiError(

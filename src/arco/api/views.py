@@ -27,9 +27,9 @@ KEPT = 32
 
 
 class DerivedState:
-    """What readers derive from whole tables, by generation: sorted keys, indexes. Bounded.
+    """A bounded cache of values derived from whole tables, by generation: sorted keys, indexes.
 
-    What is made is shared by requests, and must not be changed.
+    Values are shared by requests, and must not be changed.
     """
 
     def __init__(self, limit: int = KEPT) -> None:
@@ -42,7 +42,7 @@ class DerivedState:
             if key in self._values:
                 self._values.move_to_end(key)
                 return cast(T, self._values[key])
-        value = make()  # two requests may both make it; what they make is the same
+        value = make()  # two requests may both compute it; the values are equal
         with self._lock:
             self._values[key] = value
             while len(self._values) > self._limit:
@@ -52,7 +52,7 @@ class DerivedState:
     def get_many(
         self, keys: Sequence[Hashable], make: Callable[[list[Hashable]], Mapping[Hashable, T]]
     ) -> dict[Hashable, T]:
-        """The same for many, of which those that are missing are made together."""
+        """The same for many; missing ones are computed together."""
         with self._lock:
             values = {key: self._values[key] for key in keys if key in self._values}
             for key in values:
@@ -101,7 +101,7 @@ class View:
         self.types = types
         """Of events of the log."""
         self.is_current = is_current
-        """Whether it was the newest, so that what happens now belongs to the answer."""
+        """Whether it was the newest: then answers include the state outside of tables."""
         self._derived = derived
         self._lasting = lasting
         self._run_rows = run_rows

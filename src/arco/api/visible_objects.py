@@ -60,7 +60,7 @@ class VisibleObjects:
 
     def list(self, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
         if not prefix.startswith(_LISTED):
-            raise NotFound(f"no objects that begin with {prefix} are handed out")
+            raise NotFound(f"objects that begin with {prefix} are not available")
         for meta in self._store.list(prefix, start_after):
             if self._is_listed(meta.path):
                 yield meta

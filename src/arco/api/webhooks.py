@@ -4,7 +4,7 @@ Signatures are those of the Standard Webhooks specification: `webhook-id`, `webh
 `webhook-signature`, which is HMAC-SHA256 over `{id}.{timestamp}.{body}` with the sensor's secret.
 The body is signed as it was sent. A timestamp is good for five minutes, and an id counts once.
 
-Whether a sensor is there is told only to who can sign for it: every other answer is the same.
+Only a caller with a valid signature learns whether a sensor exists: all other answers are the same.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ log = logging.getLogger("arco.api")
 
 OPERATION: Final = "receive_event"
 WINDOW_S: Final = 300
-"""So far a timestamp may be from the server's time."""
+"""Maximum difference of a timestamp from the server's time."""
 KEPT_S: Final = 60.0
-"""So long a secret is kept that was resolved."""
+"""How long a resolved secret is cached."""
 FAILED_S: Final = 5.0
-"""So long nobody is asked again for one that could not be: anybody can send unsigned events."""
+"""How long a failed resolution is cached: anybody can send unsigned events."""
 MAX_SIGNATURES: Final = 10
 _PREFIX: Final = "whsec_"
 _NOBODY: Final = b"no sensor has this secret"
@@ -77,8 +77,8 @@ class _CachedKey(NamedTuple):
 
 
 class WebhookSecrets:
-    """Resolves references that the server's settings allow: nobody who can deploy a sensor may
-    have the server read any other variable, file or secret of a manager."""
+    """Resolves references that the server's settings allow, so that the author of a sensor cannot
+    make the server read other variables, files or secrets."""
 
     def __init__(
         self, allowed: Sequence[str], clock: Clock, registry: SecretRegistry | None = None
@@ -253,7 +253,7 @@ def webhook_operation(
         "requestBody": {"required": False, "content": {"*/*": {"schema": {"type": "string"}}}},
         "responses": {
             "202": {
-                "description": "The sensor gets it.",
+                "description": "The message was accepted.",
                 "content": {"application/json": {"schema": answer}},
             },
             **refusals,

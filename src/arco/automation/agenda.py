@@ -1,9 +1,9 @@
-"""The agenda: what is due next, in memory, for controllers to look at.
+"""The agenda: what is due next, in memory, for controllers.
 
-It holds the active schedules, each with its next tick, the active sensors (`sensor_agenda.py`),
-the requests for runs that are not planned yet, the backfills that are not over, and when data stops
-being fresh. Like the board it is brought from one generation to the next by the rows that changed:
-what it costs follows that, and what is due, not how many schedules and sensors there are.
+It holds the active schedules, each with its next tick, the active sensors (`sensor_agenda.py`), the
+requests for runs that are not planned yet, the backfills that are not over, and when data stops
+being fresh. Like the board it is advanced from one generation to the next by the rows that changed:
+its cost depends on these, and on what is due, not on the number of schedules and sensors.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Agenda:
         self._ticks = DueTimes()
         self._due: dict[str, ScheduleRow] = {}
         self.backfills: dict[str, BackfillRow] = {}
-        """Those that ask for chunks or are paused, and those with runs that have not ended."""
+        """Those that request chunks or are paused, and those with active runs."""
         self.progress: dict[str, BackfillProgressRow] = {}
         """Of the same."""
         self.sensors = SensorAgenda()
@@ -67,14 +67,14 @@ class Agenda:
     # -- moving to another generation ----------------------------------------------------
 
     def load(self, snapshot: Snapshot) -> None:
-        """Start anew from a snapshot."""
+        """Load everything from a snapshot."""
         self._clear()
         self._take(snapshot.hot)
         self.assets.load(snapshot)
         self.freshness.changed.clear()  # it has all rows
 
     def advance(self, snapshot: Snapshot, position: int) -> None:
-        """Go on to a newer snapshot by what changed after a position."""
+        """Advance to a newer snapshot by the rows that changed after a position."""
 
         def changed(table: Table[R]) -> Iterable[R]:
             return (row for _, row in snapshot.since(table, position))
@@ -84,7 +84,7 @@ class Agenda:
         self.assets.take(changed)
 
     def apply(self, changes: Changes) -> None:
-        """Go on by one commit of this process."""
+        """Advance by one commit of this process."""
 
         def changed(table: Table[R]) -> Iterable[R]:
             return (row for _, row in changes.get(table, {}).values() if row is not None)
@@ -139,7 +139,7 @@ class Agenda:
     # -- what is due ---------------------------------------------------------------------
 
     def due(self, now: datetime) -> list[ScheduleRow]:
-        """Schedules with ticks up to now that nobody has recorded yet."""
+        """Schedules with ticks up to now that are not recorded yet."""
         self._due |= {key: self.schedules[key] for key in self._ticks.pop(now)}
         return list(self._due.values())
 

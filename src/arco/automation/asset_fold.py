@@ -1,9 +1,9 @@
 """The fold of the automation of assets: one key for all of it.
 
-Orchestrators look through what changed, and propose what to make. A proposal names how many were
-taken before it; of several that name the same number the first one counts, and the events of one
-proposal count one after the other. So each change is dealt with once, whoever sees it, and a
-partition that one proposal asks for is seen by the next.
+Orchestrators evaluate what changed, and propose partitions to run. A proposal has the number of
+decisions before it; of several with the same number the first one counts, and the events of one
+proposal count in order. So each change is handled once, and a proposal sees what the one before it
+requested.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ replace = msgspec.structs.replace
 MATERIALIZATION = "materialization"
 """The kind of these requests."""
 AHEAD = timedelta(minutes=5)
-"""So far the clock of an orchestrator may be ahead of the store's."""
+"""How far the clock of an orchestrator may be ahead of the store's."""
 
 
 def request_of(request: AutomationRequest) -> PlanRequest:
@@ -149,7 +149,7 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
     if e.part and e.proposal != cursor.proposal:
         return  # another one came in between
     if max(e.position, e.ticked_position) > fact.position or e.until > fact.received_at + AHEAD:
-        return  # nobody can have looked at that
+        return  # this cannot have been evaluated yet
     cursor = replace(cursor, step=e.step + 1, proposal=e.proposal)
     if not e.has_more:
         cursor = replace(cursor, position=e.position, until=max(cursor.until, e.until))

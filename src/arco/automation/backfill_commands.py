@@ -216,7 +216,7 @@ class BackfillCommands:
         if len(msgspec.json.encode(draft.request)) > REQUEST_BYTES:
             raise Invalid(
                 "the selection and the partitions of a backfill are too long",
-                hint="give ranges instead of single partitions, or make several backfills",
+                hint="give ranges instead of single partitions, or create several backfills",
             )
         request = msgspec.structs.replace(
             draft.request,

@@ -10,7 +10,7 @@ from datetime import datetime
 class DueTimes:
     def __init__(self) -> None:
         self._heap: list[tuple[datetime, str]] = []
-        """An entry that differs from `_times` is of before."""
+        """Entries that differ from `_times` are obsolete."""
         self._times: dict[str, datetime] = {}
 
     def put(self, name: str, at: datetime | None) -> None:
@@ -34,7 +34,7 @@ class DueTimes:
         return None
 
     def due(self, now: datetime) -> list[str]:
-        """What is due by now, the earliest first. It stays due until it gets another time."""
+        """The names that are due by now, the earliest first, until they get another time."""
         entries = list(self._popped(now))
         for at, name in entries:
             self.put(name, at)

@@ -1,8 +1,8 @@
 """The fold of schedules: one key for each.
 
-A tick counts once. It must be later than the last one, of the cron expression that the schedule
-has now, and the schedule must be active; whoever fires it again, or too late, changes nothing.
-One that fires asks for a run by a derived fact, so that both are seen together or not at all.
+A tick counts once. It must be later than the last one, of the schedule's current cron expression,
+and the schedule must be active; repeated and late ticks change nothing. A tick that fires requests
+a run by a derived fact, so that both become visible together.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _tick(rows: Rows, fact: Fact, e: ScheduleTicked) -> Iterator[Change]:
 
 
 def request_of(row: ScheduleRow) -> PlanRequest:
-    """What a tick of a schedule asks for."""
+    """The request of a schedule's tick."""
     return PlanRequest(
         selection=tuple(row.selection),
         partitions=tuple(row.partitions),
@@ -187,8 +187,8 @@ STAGES = (
     asset_fold.STAGE,
     freshness_fold.REQUESTS,
 )
-"""What asks for runs."""
+"""The stages that request runs."""
 AFTER_RUNS = (backfill_runs.STAGE,)
-"""What hears of their ends."""
+"""Stages after those of runs."""
 AFTER_OUTPUTS = freshness_fold.AFTER_OUTPUTS
-"""What hears of new versions."""
+"""Stages after those of outputs."""

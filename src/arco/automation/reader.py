@@ -37,7 +37,7 @@ from servo.suggest import did_you_mean
 class TickEntry(NamedTuple):
     row: ScheduleTickRow
     request: RunRequestRow | None
-    """What it asked for, if it fired."""
+    """Its request, if it fired."""
 
     @property
     def state(self) -> TickState:
@@ -51,7 +51,7 @@ class TickEntry(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """A backfill, and how far it is. Partitions are those of all its assets."""
+    """A backfill and its progress. Partitions are those of all its assets."""
 
     row: BackfillRow
     progress: BackfillProgressRow | None
@@ -76,12 +76,12 @@ class Backfill(NamedTuple):
 
     @property
     def skipped(self) -> int:
-        """Partitions below one that failed, and those that are gone."""
+        """Partitions downstream of a failed one, and removed partitions."""
         return self.removed + (0 if self.progress is None else self.progress.skipped)
 
     @property
     def removed(self) -> int:
-        """Partitions that were there when it was created, and not when their turn came.
+        """Partitions that were removed between its creation and their run.
 
         Known when all chunks have been planned.
         """
@@ -188,8 +188,7 @@ class AutomationReader:
         return Backfill(row, self.snapshot.get(BACKFILL_PROGRESS, row.backfill_id))
 
     def backfill_runs(self, backfill_id: str) -> list[BackfillRunRow]:
-        """The chunks that were asked for, in the order in which they were, each with its
-        newest run."""
+        """The requested chunks, in their order, each with its newest run."""
         rows = self.snapshot.rows(BACKFILL_RUNS, backfill_id)
         return sorted(rows, key=lambda row: row.chunk_index)
 

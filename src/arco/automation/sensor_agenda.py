@@ -1,9 +1,9 @@
 """Which sensors are due, in memory: the part of the agenda that is about them.
 
 A sensor is due at multiples of its interval, which are the same for every orchestrator. It is due
-at once when it was declared, reset or resumed, when its last evaluation said that there is more,
-and when messages wait for it. After a failure it waits longer and longer. A webhook sensor is due
-for its messages alone, and one of an asset of this workspace after something was materialized.
+at once after it was declared, reset or resumed, when its last evaluation returned `more`, and when
+messages wait for it. After failures it waits with increasing pauses. A webhook sensor is due only
+for its messages, and one of an asset of this workspace after a new version.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from arco.automation.sensor_tables import (
 
 MAX_BACKOFF_S: Final = 3_600
 QUIET: Final = timedelta(hours=1)
-"""So often a sensor of an asset of this workspace is evaluated while nothing is materialized: its
-last message may have been lost."""
+"""Interval of a sensor of an asset of this workspace without new versions: its last message may
+have been lost."""
 RESEND_S: Final = 60
-"""A message whose evaluation is not over after so long is sent again, if the queue lost it."""
+"""After this time a message is enqueued again, if the queue has lost it."""
 
 
 def backoff_s(failures: int, interval_s: int) -> int:
@@ -36,7 +36,7 @@ def backoff_s(failures: int, interval_s: int) -> int:
 
 
 def next_turn(row: SensorRow, after: datetime) -> datetime:
-    """The first multiple of its interval after an instant, shifted by what its name gives."""
+    """The first multiple of its interval after an instant, shifted by a hash of its name."""
     interval_s = interval_of(row)
     shift = zlib.crc32(row.sensor_id.encode()) % interval_s
     seconds = int(after.replace(tzinfo=UTC).timestamp())
@@ -89,7 +89,7 @@ class SensorAgenda:
             self._plan(key)
 
     def versions_changed(self) -> None:
-        """Something was materialized in this workspace."""
+        """There is a new version in this workspace."""
         for key in self._watching:
             row = self.rows[key]
             at = self._sent_at.get(key, row.since) + timedelta(seconds=row.interval_s)
@@ -117,10 +117,10 @@ class SensorAgenda:
         return [self.rows[key] for key in self._times.due(now)]
 
     def sent(self, row: SensorRow, now: datetime) -> None:
-        """Its evaluation is with the queue; the next one is due at its next turn.
+        """Its evaluation was enqueued; the next one is due at its next turn.
 
-        One that is due at once is sent again soon, until an evaluation is recorded: the queue may
-        have had an older one of it, which has no effect any more.
+        One that is due at once is enqueued again soon, until an evaluation is recorded: the queue
+        may have had an older message, which has no effect any more.
         """
         key = row.sensor_id
         self._sent_at[key] = now
@@ -132,7 +132,7 @@ class SensorAgenda:
             self._times.put(key, next_turn(row, now))
 
     def postpone(self, row: SensorRow, now: datetime) -> None:
-        """It cannot be sent now, and is due again soon."""
+        """It cannot be enqueued now, and is due again soon."""
         self._times.put(row.sensor_id, now + timedelta(seconds=RESEND_S))
 
     def next_due(self) -> datetime | None:

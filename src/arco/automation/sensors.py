@@ -1,9 +1,8 @@
 """The fold of sensors: one key for each.
 
 An evaluation counts if the sensor is still where it started from: compare and set. Then cursor,
-requests, new partition keys and skip reason are taken together; if one part of the answer is
-invalid, none is, and the evaluation has failed. Whoever reports an evaluation again, or too late,
-changes nothing.
+requests, new partition keys and skip reason are accepted together; if one part of the answer is
+invalid, none is, and the evaluation has failed. Repeated and late reports change nothing.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
 
 
 def _place(sensor: DeployedSensor) -> tuple[str, ...]:
-    """What the cursor is about: where it differs, there is nothing to go on from."""
+    """What the cursor refers to: if this differs, the cursor is reset."""
     return sensor.type, sensor.url, sensor.pattern, sensor.asset, sensor.workspace
 
 
@@ -225,7 +224,7 @@ def _answers_itself(row: SensorRow) -> bool:
 
 
 def _with_waiting(rows: Rows, fact: Fact, row: SensorRow) -> Iterator[Change]:
-    """The row; messages that waited for a sensor without a function ask for their runs."""
+    """The row; messages that waited for a sensor without a function request their runs."""
     if not row.waiting or not _answers_itself(row):
         yield Put(SENSORS, row)
         return
@@ -238,7 +237,7 @@ def _with_waiting(rows: Rows, fact: Fact, row: SensorRow) -> Iterator[Change]:
 def _answer_itself(
     fact: Fact, row: SensorRow, messages: list[SensorMessageRow]
 ) -> Iterator[Change]:
-    """Without a function, each message asks for one run."""
+    """Without a function, each message requests one run."""
     if messages:
         yield from recovered(row)
     for message in messages:

@@ -1,5 +1,4 @@
-"""Changes of the catalog: each method validates, appends one command, and waits for its outcome
-(Tier 1).
+"""Changes of the catalog: each method validates, appends one command and waits (Tier 1).
 
 Names become ids on the snapshot that Tier 1 provides: for a repeated idempotency key, that is the
 snapshot before the first decision.
@@ -177,17 +176,18 @@ class CatalogCommands:
         key: AssetKey | str,
         column: str,
         *,
+        expected_version: int | None = None,
         idempotency_key: str = "",
         **changes: Unpack[ColumnChanges],
     ) -> Acknowledged:
         """Change a column, found by its name; `name` renames it. Its id stays."""
         key = _key(key)
-        given = {field: value for field, value in changes.items() if value is not None}
-        _columns([msgspec.convert({"name": column, "type": "unchanged"} | given, events.Column)])
+        fields = {field: value for field, value in changes.items() if value is not None}
+        _columns([msgspec.convert({"name": column, "type": "unchanged"} | fields, events.Column)])
 
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
-            if given.get("name", column) != column:
+            if fields.get("name", column) != column:
                 self._check_column_not_declared(at, key, column)
                 _check_not_in_data(key, row)
             return events.ColumnUpdated(
@@ -195,6 +195,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
+                expected_version=expected_version,
                 **changes,
             )
 
@@ -207,6 +208,7 @@ class CatalogCommands:
         new_name: str,
         *,
         reason: str = "",
+        expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
         """Rename a column, from the next output with the new name on.
@@ -235,12 +237,18 @@ class CatalogCommands:
                 column_name=column,
                 new_name=new_name,
                 reason=reason,
+                expected_version=expected_version,
             )
 
         return self._do(build, idempotency_key)
 
     def drop_column(
-        self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         key = _key(key)
 
@@ -252,6 +260,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
+                expected_version=expected_version,
             )
 
         return self._do(build, idempotency_key)

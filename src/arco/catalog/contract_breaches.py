@@ -195,8 +195,7 @@ def _notices(
     run_id: str = "",
     code: str = "",
 ) -> Iterator[Emit]:
-    """Notices to both sides: to the asset itself, with its contract's addresses, and to its
-    readers."""
+    """Notices to the asset itself, with its contract's addresses, and to its readers."""
     yield Emit(
         AssetNotice(
             asset_id=row.asset_id,

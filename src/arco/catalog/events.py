@@ -121,7 +121,7 @@ class ColumnAdded(CatalogCommand, frozen=True, kw_only=True):
 
 class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_updated"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     asset_id: str
     column_id: str
     name: str | None = None
@@ -132,15 +132,19 @@ class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     sensitivity: str | None = None
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
+    expected_version: int | None = None
+    """Of the row of the column."""
 
 
 class ColumnDropped(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_dropped"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     asset_id: str
     column_id: str
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
+    expected_version: int | None = None
+    """Of the row of the column."""
 
 
 class AssetObserved(Payload, frozen=True, kw_only=True):

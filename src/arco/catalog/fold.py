@@ -143,7 +143,7 @@ def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[C
         yield refused(fact, "namespace_exists", f"namespace {e.namespace} already exists")
         return
     statements = NamespaceStatements(rows, fact, e.namespace)
-    statements.say_fields("people", _governed(e))
+    statements.set_fields("people", _governed(e))
     yield Put(NAMESPACES, replace(_new_namespace(fact, e), **statements.effective()))
     yield from statements.changes()
     yield applied(fact)
@@ -166,7 +166,7 @@ def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[C
         yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, version)
     else:
         statements = NamespaceStatements(rows, fact, e.namespace)
-        statements.say_fields("people", _governed(e))
+        statements.set_fields("people", _governed(e))
         yield Put(NAMESPACES, _touched(fact, row, _given(e, row) | statements.effective()))
         yield from statements.changes()
         yield applied(fact)
@@ -331,8 +331,7 @@ def _with_one_more(rows: Rows, fact: Fact, name: str) -> Put:
 
 
 def _import(rows: Rows, fact: Fact, e: AssetImported) -> Iterator[Change]:
-    """An asset that got the name since the import's snapshot keeps it: the next import uses that
-    one."""
+    """An asset that got the name since the import's snapshot keeps it for the next import."""
     check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if held is None:
@@ -374,9 +373,9 @@ def _return(rows: Rows, fact: Fact, e: AssetReturned) -> Iterator[Change]:
 def _register(rows: Rows, fact: Fact, e: AssetRegistered) -> Iterator[Change]:
     asset = e.asset
     statements = AssetStatements(rows, fact, e.asset_id)
-    statements.say_fields("people", _governed(asset))
+    statements.set_fields("people", _governed(asset))
     ids = [column_id(fact.id, ordinal) for ordinal in range(len(asset.columns))]
-    statements.say_columns("people", dict(zip(ids, asset.columns, strict=True)))
+    statements.set_columns("people", dict(zip(ids, asset.columns, strict=True)))
     row = row_from(AssetRow, asset, asset_id=e.asset_id, previous_names=[], **_created(fact))
     yield Put(ASSETS, replace(row, **statements.effective()))
     for ordinal, (id, column) in enumerate(zip(ids, asset.columns, strict=True)):
@@ -395,7 +394,7 @@ def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
         created = AssetCreated(namespace=e.namespace, name=e.name)
         row = row_from(AssetRow, created, asset_id=e.asset_id, previous_names=[], **_created(fact))
     statements = AssetStatements(rows, fact, e.asset_id)
-    statements.say_fields("code", {field: getattr(e, field) for field in FIELDS_OF["asset"]})
+    statements.set_fields("code", {field: getattr(e, field) for field in FIELDS_OF["asset"]})
     columns = declare_columns(rows, fact, e, statements)
     change = _names(row, e) | {"project": e.project, "active": True} | statements.effective()
     if before is None or any(getattr(row, name) != value for name, value in change.items()):
@@ -419,7 +418,7 @@ def _describe_imported(rows: Rows, fact: Fact, e: ImportedAssetDescribed) -> Ite
         row = row_from(AssetRow, new, asset_id=e.asset_id, previous_names=[], **_created(fact))
     statements = AssetStatements(rows, fact, e.asset_id)
     fields = {"description": e.description, "owners": e.owners, "tags": e.tags}
-    statements.say_fields("dbt", fields)
+    statements.set_fields("dbt", fields)
     columns = import_columns(rows, fact, e.asset_id, e.columns, statements)
     change = _names(row, e) | {"imported_from": e.source, "active": True}
     if row.imported_from and not row.project:
@@ -483,7 +482,7 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
         yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, version)
     else:
         statements = AssetStatements(rows, fact, e.asset_id)
-        statements.say_fields("people", _governed(e))
+        statements.set_fields("people", _governed(e))
         yield Put(ASSETS, _touched(fact, row, _given(e, row) | statements.effective()))
         yield from statements.changes()
         yield applied(fact)
@@ -550,7 +549,7 @@ def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
         ordinal = 1 + max((column.ordinal for column in columns), default=-1)
         id = named[0].column_id if named else column_id(fact.id, ordinal)
         statements = AssetStatements(rows, fact, e.asset_id)
-        statements.say_columns("people", {id: e.column})
+        statements.set_columns("people", {id: e.column})
         governed = statements.effective(id)
         if named:  # it was there before
             declared = replace(named[0], type=e.column.type, nullable=e.column.nullable, **governed)
@@ -578,7 +577,7 @@ def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]
         if e.name is not None and e.name != row.name:
             yield Put(COLUMN_RENAMES, _column_rename(rows, fact, row, e.name))
         statements = AssetStatements(rows, fact, e.asset_id)
-        statements.say_fields("people", _governed(e), row.column_id)
+        statements.set_fields("people", _governed(e), row.column_id)
         change = _given(e, row) | statements.effective(row.column_id)
         change["column_id"] = row.column_id
         if e.type is not None or e.nullable is not None:
@@ -714,13 +713,16 @@ def _not_its_name(fact: Fact, asset_id: str, asset_key: TextOrUnset) -> Emit:
 def _other_column(
     rows: Rows, fact: Fact, e: ColumnUpdated | ColumnDropped | ColumnRenamed, row: ColumnRow
 ) -> Emit | None:
-    """The refusal if the column or its asset does not have the given name."""
+    """The refusal if the column or its asset has another name or version than expected."""
     asset = rows.get(ASSETS, e.asset_id)
     if asset is not None and _misnamed(asset, e.asset_key):
         return _not_its_name(fact, e.asset_id, e.asset_key)
     if e.column_name not in (msgspec.UNSET, row.name):
         message = f"column {e.column_id} no longer has the name {e.column_name}; look it up again"
         return refused(fact, "column_not_found", message)
+    version = rows.version(COLUMNS, e.asset_id, row.column_id)
+    if _stale(e.expected_version, version):
+        return _changed_since(fact, f"column {row.name}", e.expected_version, version)
     return None
 
 

@@ -1,5 +1,4 @@
-"""Statements of code, people and dbt about namespaces, assets and columns, and which values are in
-effect.
+"""Statements of code, people and dbt about namespaces, assets and columns; values in effect.
 
 A *statement* is all values of one source, each at a path:
 

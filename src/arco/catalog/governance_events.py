@@ -72,9 +72,11 @@ class TermUpdated(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True)
 
 class TermDropped(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True):
     TYPE: ClassVar[str] = "catalog.term_dropped"
+    VERSION: ClassVar[int] = 2
     term: str
     force: bool = False
     """Drop the term even if it is used; existing references stay."""
+    expected_version: int | None = None
 
 
 COMMANDS: tuple[type[CatalogCommand], ...] = (

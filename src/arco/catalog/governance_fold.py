@@ -97,7 +97,7 @@ class Statements(ABC):
         for source in SOURCES:
             self.say(source, {})
 
-    def say_fields(self, source: Source, fields: Mapping[str, Any], column_id: str = "") -> None:
+    def set_fields(self, source: Source, fields: Mapping[str, Any], column_id: str = "") -> None:
         """Replace these fields as a whole; the others stay."""
         if fields:
             rest = governance.without(self.values(source), column_id, fields)
@@ -106,8 +106,7 @@ class Statements(ABC):
     def patch(
         self, sets: Sequence[GovernedValue], withdrawn: Sequence[ValueRef], column_id: str = ""
     ) -> None:
-        """Change the statement of people, value by value. Raises Invalid if one cannot be set or
-        withdrawn."""
+        """Change the statement of people, value by value. Raises Invalid for a bad value."""
         subject: SubjectKind = "column" if column_id else self.subject
         values = dict(self.values("people"))
         for ref in withdrawn:
@@ -200,7 +199,7 @@ class AssetStatements(Statements):
         statement = NOTHING.with_values(values, position, row.updated_by, row.updated_at)
         return {"code" if row.project else "people": statement}
 
-    def say_columns(self, source: Source, columns: Mapping[str, Column]) -> None:
+    def set_columns(self, source: Source, columns: Mapping[str, Column]) -> None:
         """Replace the values of a source for these columns, by their ids."""
         values = {
             path: value
@@ -318,15 +317,10 @@ def _create_term(rows: Rows, fact: Fact, e: TermCreated) -> Iterator[Change]:
 
 def _update_term(rows: Rows, fact: Fact, e: TermUpdated) -> Iterator[Change]:
     row = rows.get(TERMS, e.term)
-    version = rows.version(TERMS, e.term)
     if row is None:
         yield _no_term(fact, e.term)
-    elif e.expected_version not in (None, version):
-        message = (
-            f"the term {e.term} has changed: its version is {version}, not "
-            f"{e.expected_version}; read it again"
-        )
-        yield refused(fact, "version_mismatch", message)
+    elif refusal := _changed_term(rows, fact, e):
+        yield refusal
     else:
         changed = replace(
             row,
@@ -343,6 +337,8 @@ def _update_term(rows: Rows, fact: Fact, e: TermUpdated) -> Iterator[Change]:
 def _drop_term(rows: Rows, fact: Fact, e: TermDropped) -> Iterator[Change]:
     if rows.get(TERMS, e.term) is None:
         yield _no_term(fact, e.term)
+    elif refusal := _changed_term(rows, fact, e):
+        yield refusal
     elif not e.force and (uses := rows.scan(TERM_USES, e.term)):
         times = "once" if len(uses) == 1 else f"{len(uses)} times"
         yield refused(
@@ -354,6 +350,18 @@ def _drop_term(rows: Rows, fact: Fact, e: TermDropped) -> Iterator[Change]:
     else:
         yield Delete(TERMS, (e.term,))
         yield applied(fact)
+
+
+def _changed_term(rows: Rows, fact: Fact, e: TermUpdated | TermDropped) -> Emit | None:
+    """The refusal, if the term has another version than expected."""
+    version = rows.version(TERMS, e.term)
+    if e.expected_version in (None, version):
+        return None
+    message = (
+        f"the term {e.term} has changed: its version is {version}, not "
+        f"{e.expected_version}; read it again"
+    )
+    return refused(fact, "version_mismatch", message)
 
 
 def _no_term(fact: Fact, term: str) -> Emit:

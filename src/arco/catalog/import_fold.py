@@ -59,7 +59,7 @@ def _say(statements: AssetStatements, columns: dict[str, Column]) -> None:
     """Replace the values of all columns."""
     values = statements.values("dbt")
     statements.say("dbt", {p: v for p, v in values.items() if column_of(p) in ("", *columns)})
-    statements.say_columns("dbt", columns)
+    statements.set_columns("dbt", columns)
 
 
 def _without(fact: Fact, rows: Sequence[ColumnRow], statements: AssetStatements) -> list[Change]:

@@ -17,12 +17,15 @@ class ColumnRenamed(CatalogCommand, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar[str] = "catalog.column_renamed"
+    VERSION: ClassVar[int] = 2
     asset_id: str
     asset_key: str
     column_id: str
     column_name: str
     new_name: str
     reason: str = ""
+    expected_version: int | None = None
+    """Of the row of the column."""
 
 
 class SchemaObserved(Payload, frozen=True, kw_only=True):
@@ -48,8 +51,7 @@ class HeldSchemaDecided(Payload, frozen=True, kw_only=True):
 
 
 class SchemaWithdrawn(Payload, frozen=True, kw_only=True):
-    """Derived: a current version was quarantined by a person, and the one before it is current
-    again."""
+    """Derived: a person quarantined a current version; the one before it is current again."""
 
     TYPE: ClassVar[str] = "catalog.schema_withdrawn"
     asset_id: str

@@ -349,7 +349,7 @@ def declare_columns(
     registry = _registry(rows, e.asset_id)
     changes: list[Change] = []
     declared = _declared_columns(rows, fact, e, existing, registry, changes)
-    statements.say_columns("code", {each.row.column_id: each.column for each in declared})
+    statements.set_columns("code", {each.row.column_id: each.column for each in declared})
     for each in declared:
         row = replace(each.row, **statements.effective(each.row.column_id))
         before = row if each.before is None else each.before

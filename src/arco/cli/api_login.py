@@ -1,4 +1,4 @@
-"""Logging in at an API by way of a browser: a port of this machine waits for the code."""
+"""Login at an API through a browser: a port of this machine waits for the code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ApiAccess:
         except urllib.error.HTTPError as error:
             raise _refusal(self._url, error) from None
         except (OSError, ValueError) as error:
-            raise Unavailable(f"{self._url} did not answer: {error}") from None
+            raise Unavailable(f"{self._url} did not respond: {error}") from None
         if not isinstance(document, dict):
             raise Unavailable(f"{self._url} is not an API of Arco")
         return document
@@ -67,7 +67,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     try:
         detail = str(json.loads(error.read())["detail"])
     except (ValueError, KeyError, TypeError):
-        detail = f"{url} answered {error.code}"
+        detail = f"{url} responded with {error.code}"
     match error.code:
         case 401:
             return Unauthenticated(detail, hint=f"servo auth login {url}")
@@ -81,7 +81,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
 def browser_login(
     url: str, tell: Callable[[str], object], open_browser: Callable[[str], object] | None
 ) -> StoredToken:
-    """The token of a session that somebody allowed in a browser. Raises Unauthenticated."""
+    """The token of a session that the user allowed in a browser. Raises Unauthenticated."""
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     parameters: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""`servo auth login`, `whoami` and `logout`: a user of an API, not of a bucket."""
+"""`servo auth login`, `whoami` and `logout`: access through an API instead of the store."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def _answer(session: Session, entry: Backfill) -> None:
 
 
 def _interesting(chunks: list[BackfillRunRow]) -> list[BackfillRunRow]:
-    """What failed, then what is active, then the others, the last first."""
+    """Failed chunks, then active ones, then the others, the last first."""
 
     def rank(row: BackfillRunRow) -> tuple[int, int]:
         ended = row.state in (ChunkState.SUCCEEDED, ChunkState.SKIPPED)

@@ -34,6 +34,15 @@ Expected = Annotated[
         min=0,
     ),
 ]
+ExpectedColumn = Annotated[
+    int | None,
+    option(
+        "N",
+        "Refuse if the column's row version has changed (see `servo catalog show`).",
+        "--expected-version",
+        min=0,
+    ),
+]
 AssetArgument = Annotated[str, argument("NAMESPACE.NAME", "The asset.")]
 
 

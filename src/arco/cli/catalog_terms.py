@@ -12,7 +12,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
 
-app = group("terms", "The glossary: terms that namespaces, assets and columns refer to.")
+app = group("terms", "Show and change terms of the glossary, for namespaces, assets and columns.")
 
 Term = Annotated[str, argument("TERM", "The term, as in `active_customer`.")]
 Meaning = Annotated[str | None, option("TEXT", "What the term means.", "--description")]
@@ -115,9 +115,13 @@ def drop(
     force: Annotated[
         bool, flag("--force", "Drop the term even if it is used; existing references stay.")
     ] = False,
+    expected_version: Expected = None,
 ) -> None:
     """Drop a term. Refused while something uses it."""
     done = session.open().commands.governance.drop_term(
-        term, force=force, idempotency_key=session.idempotency_key
+        term,
+        force=force,
+        expected_version=expected_version,
+        idempotency_key=session.idempotency_key,
     )
     acknowledge(session, done, f"dropped term {term}", term=term)

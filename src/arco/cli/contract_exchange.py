@@ -73,7 +73,7 @@ def export(
 
 def _format(session: Session, requested: str, output: Path | None) -> Literal["yaml", "json"]:
     if requested not in ("", "yaml", "json"):
-        raise Invalid(f"{requested!r} is no format", hint="give yaml or json")
+        raise Invalid(f"{requested!r} is not a format", hint="give yaml or json")
     by_name = output is not None and output.suffix.lower() == ".json"
     return (
         "json" if requested == "json" or (not requested and (session.json or by_name)) else "yaml"

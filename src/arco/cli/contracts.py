@@ -1,4 +1,4 @@
-"""`servo contracts`: what owners of assets promise, and whether they keep it."""
+"""`servo contracts`: contracts of assets, and whether they are kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STATES = {"KEPT": "green", "BREACHED": "red", "UNKNOWN": "yellow"}
 _PROMISES = {"kept": "green", "broken": "red", "unknown": "yellow"}
 
 
-# -- what is promised -----------------------------------------------------------------------
+# -- contracts ------------------------------------------------------------------------------
 
 
 @command(
@@ -181,7 +181,7 @@ def _show_statement(
         render.show_table(("check", "severity"), checks)
 
 
-# -- how it changed -------------------------------------------------------------------------
+# -- versions -------------------------------------------------------------------------------
 
 
 @command(
@@ -299,7 +299,7 @@ def _show_breaches(rows: Sequence[ContractBreachRow]) -> None:
     render.show_table(headers, lines, title="breaches", whole=headers[:2])
 
 
-# -- whether it is kept ---------------------------------------------------------------------
+# -- checking -------------------------------------------------------------------------------
 
 
 @command(

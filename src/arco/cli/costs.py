@@ -137,7 +137,7 @@ def duration(ms: int) -> str:
 
 
 def _money(sums: CostSum, currency: str, digits: int) -> str | None:
-    """Rounded only to be shown. The one currency is in the header; several are named."""
+    """Rounded for display. A single currency is in the header; several are named here."""
     if currency:
         return amount(sums.nanos.get(currency, 0), digits)
     amounts = (f"{amount(nanos, digits)} {name}" for name, nanos in sorted(sums.nanos.items()))
@@ -149,7 +149,7 @@ def amount(nanos: int, digits: int) -> str:
 
 
 def _digits(largest: int) -> int:
-    """Decimals, so that what is small is not shown as nothing."""
+    """The number of decimals, so that small amounts are not shown as zero."""
     units = largest // 10**9
     return 2 if units >= 100 else 4 if units >= 1 else 6
 

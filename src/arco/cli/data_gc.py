@@ -86,7 +86,7 @@ def summed(files: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
 
 
 def summed_by(result: DataGcReport, by: str) -> list[dict[str, Any]]:
-    """Files and bytes by `why` they go, or by `asset`."""
+    """Files and bytes by reason (`why`), or by `asset`."""
     sums = summed((name, d.bytes) for d in result.doomed if (name := getattr(d, by)))
     lines = [{by: name, "count": n, "bytes": size} for name, (n, size) in sums.items()]
     return sorted(lines, key=lambda line: (-line["bytes"], line[by]))

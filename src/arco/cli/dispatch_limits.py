@@ -1,4 +1,4 @@
-"""`servo limits`, `servo pause` and `servo resume`: how much may run at a time, and whether."""
+"""`servo limits`, `servo pause` and `servo resume`: limits of concurrent work, and pauses."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def set_(
 def unset(
     session: Session,
     scope: Scope,
-    limit: Annotated[str, argument("[LIMIT]", "The limit; optional for a pool.")] = "",
+    limit: Annotated[str, argument("LIMIT", "The name of the limit; not needed for a pool.")] = "",
     reason: Reason = "",
 ) -> None:
     """Remove a limit. Its default applies, if it has one (see `servo limits list`)."""
@@ -144,10 +144,10 @@ def pause(session: Session, reason: Reason = "") -> None:
         render.say(pause_text(control), "yellow")
     if was_paused:
         change = "; its reason is not changed" if reason != control.pause_reason else ""
-        render.note(f"it was paused already{change}")
+        render.note(f"it was already paused{change}")
     if tasks:
         left = render.count(len(tasks), "task")
-        render.say(f"{left} that started before go on ({running} running)")
+        render.say(f"{left} that started before continue ({running} running)")
 
 
 def resume(session: Session, reason: Reason = "") -> None:

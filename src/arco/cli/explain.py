@@ -78,8 +78,9 @@ def explain(
 ) -> None:
     """Explain why an asset or a run is in its state.
 
-    An asset may be stale, failed, blocked, empty, expensive or different. The chain begins with
-    the asset or run and ends with the first cause, with recorded facts and suggested commands.
+    An asset may be stale, failed, blocked, empty or expensive, or may differ from earlier
+    outputs. The chain begins with the asset or run and ends with the first cause, with recorded
+    facts and suggested commands.
     """
     answers = session.open().answers(session.at())
     explanation = answers.explain(subject, partition or ())

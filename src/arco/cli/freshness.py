@@ -81,7 +81,7 @@ def freshness(
 def _nothing(keys: set[str], *, stale: bool) -> str:
     if not keys:
         return "no such asset has a freshness policy; declare one with freshness=Freshness(…)"
-    return "nothing is stale" if stale else "there is nothing to judge yet"
+    return "nothing is stale" if stale else "there are no partitions to check yet"
 
 
 def _line(entry: SeriesFreshness) -> tuple[object, ...]:

@@ -132,16 +132,14 @@ def inputs(
         render.document({"generation": snapshot.generation, "asset": asset, "read": outputs})
         return
     headers = ("input", "partition", "version")
-    versions = [
-        (row.source, each) for row, of in zip(rows, read, strict=True) for each in of.versions
-    ]
+    pairs = [(row.source, each) for row, of in zip(rows, read, strict=True) for each in of.versions]
     lines = [
         (source, partition_text(each.partition) or None, each.materialization_id)
-        for source, each in versions[:limit]
+        for source, each in pairs[:limit]
     ]
     render.show_table(headers, lines, whole=headers)
-    if len(versions) > limit:
-        render.note(f"{len(versions) - limit:,} more; see --limit and --json")
+    if len(pairs) > limit:
+        render.note(f"{len(pairs) - limit:,} more; see --limit and --json")
     for row, of in zip(rows, read, strict=True):
         total = row.source_count or len(of.versions)
         listed = f"; all in {row.source_list}" if row.source_list and of.is_complete else ""
@@ -295,7 +293,7 @@ def _show_behind(reader: LineageReader, node: Node, down: bool, limit: int) -> N
 
 
 def _show_seen(reader: LineageReader, asset: str) -> None:
-    """When each input was first and last read, and how often; what people have added."""
+    """When each input was first and last read, and how often; manual edges."""
     seen = reader.edge_metadata(asset)
     for edge in sorted(reader.edges(asset), key=lambda edge: (edge.source, edge.parameter)):
         if edge.origin == "manual":

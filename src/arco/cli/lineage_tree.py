@@ -1,4 +1,4 @@
-"""Where data comes from or goes to, as a tree for the terminal."""
+"""Sources or dependents of an asset or column, as a tree for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arco.orchestration.reader import OrchestrationReader
 
 
 def absence(reader: LineageReader, asset: str) -> str:
-    """For an asset that is not deployed: what it is imported from, or whether it ever was."""
+    """For an asset that is not deployed: its import, or that it was removed or never deployed."""
     imported = reader.snapshot.get(ASSETS, reader.names.id(asset))
     if imported is not None and imported.imported_from:
         return f"({imported.imported_from})"

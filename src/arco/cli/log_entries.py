@@ -37,7 +37,7 @@ TypeFilter = Callable[[str], bool]
 class LogEntry(NamedTuple):
     recorded: Recorded
     void: bool
-    """Whether a rollback has taken it back."""
+    """Whether a rollback has undone it."""
 
 
 def of_types(patterns: Sequence[str]) -> TypeFilter:
@@ -88,7 +88,7 @@ def _entries(
 
 
 def _without_secrets(recorded: Recorded) -> Recorded:
-    """What the audit log leaves out, nobody prints either."""
+    """Without the secrets that the audit log leaves out."""
     raw = bytes(recorded.event.data)
     if not any(name.encode() in raw for name in SECRET):
         return recorded

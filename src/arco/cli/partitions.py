@@ -34,7 +34,7 @@ if deferral.LOADED:
 
 app = group("partitions", "Show the state of partitions; manage dynamic keys.")
 
-Set = Annotated[str, argument("SET", "The name of the set of keys.")]
+Set = Annotated[str, argument("SET", "The name of a set of dynamic keys.")]
 Asset = Annotated[str, argument("ASSET", "The asset: namespace.name.")]
 
 

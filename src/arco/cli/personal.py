@@ -39,7 +39,7 @@ def list_(
         render.document({"generation": reader.snapshot.generation, "columns": columns})
         return
     if not columns:
-        render.say("no column holds personal data, as far as anybody has said")
+        render.say("no column is classified as personal data")
         return
     headers = ("asset", "column", "personal", "sensitivity", "from")
     lines = [
@@ -82,7 +82,7 @@ def explain(
     )
     if own.pii or own.sensitivity:
         texts = [text for text in (own.pii, own.sensitivity) if text]
-        render.say(f"the catalog says so of the column itself: {', '.join(texts)}", "dim")
+        render.say(f"set for the column itself: {', '.join(texts)}", "dim")
     for kind, path in explanation.paths.items():
         if path:
             what = label.sensitivity if kind == SENSITIVITY else kind

@@ -69,7 +69,7 @@ Message = Annotated[str, option("TEXT", "Description of the deployment.", "--mes
 
 
 class Allowed(TypedDict):
-    """What a deployment may do besides."""
+    """Exceptions that a deployment allows."""
 
     allow_missing_inputs: bool
     allow_removals: bool

@@ -230,7 +230,7 @@ def approve(session: Session, id: Id, reason: Reason = "") -> None:
     takes=["actor", "key"],
 )
 def reject(session: Session, id: Id, reason: Reason = "") -> None:
-    """Reject an output for good. `servo gc` deletes its files."""
+    """Reject an output permanently. `servo gc` deletes its files."""
     _decide(session, id, False, reason)
 
 

@@ -98,7 +98,7 @@ def add(
     name = f"{name_of(held)}: version {row.version}" if row.version else name_of(held)
     if not held_now.is_new:
         by = f" by {held.held_by}" if held.held_by else ""
-        render.say(f"{name} is held already{by}, since {short_time(held.held_at)}", "yellow")
+        render.say(f"{name} is already held{by}, since {short_time(held.held_at)}", "yellow")
         if newest is not None:
             render.say("give --version to hold an older one", "dim")
         return

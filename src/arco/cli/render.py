@@ -110,7 +110,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def out(text: Text) -> None:
-    """One line, at once: cut to a terminal's width (…), whole everywhere else."""
+    """One line, flushed at once: cut to a terminal's width (…), complete everywhere else."""
     if console().is_terminal and not _wide:
         console().print(text, no_wrap=True, overflow="ellipsis")
     else:

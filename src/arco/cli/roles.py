@@ -1,4 +1,4 @@
-"""`servo roles`: who may do what."""
+"""`servo roles`: role bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a triggered run here or watches it elsewhere, and shows how it ends."""
+"""Runs a triggered run in this process, or watches it, and shows how it ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def work_here(
     def interrupted(*_: object) -> None:
         interrupts.append(1)
         if len(interrupts) > 1:
-            os._exit(INTERRUPTED)  # nothing is lost: the run goes on where somebody serves it
+            os._exit(INTERRUPTED)  # nothing is lost: an orchestrator adopts the run
 
     before = signal.signal(signal.SIGINT, interrupted)
     try:
@@ -52,7 +52,7 @@ def work_here(
 
 
 def reviewed(session: Session, workspace: Workspace, *, is_local: bool) -> Review:
-    """Refuses a plan that this process cannot run, and tells which partitions are defaults."""
+    """Refuses a plan that this process cannot run, and shows which partitions are defaults."""
 
     def review(run: ReviewedPlan) -> None:
         if is_local:
@@ -71,7 +71,7 @@ def show_defaults(defaults: Iterable[DefaultRange]) -> None:
 def _follow_here(
     session: Session, engine: LocalEngine, triggered: Triggered, interrupts: list[int]
 ) -> RunRow:
-    if triggered.replayed:  # it may belong to an engine that is gone
+    if triggered.replayed:  # it may belong to an engine that has ended
         engine.orchestrator.adopt(triggered.run_id)
     return follow(
         engine.workspace,

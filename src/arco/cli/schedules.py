@@ -1,4 +1,4 @@
-"""`servo schedules`: when what runs, and what became of each tick."""
+"""`servo schedules`: schedules and their ticks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`servo partitions history` and `servo partitions files`: what became of versions."""
+"""`servo partitions history` and `servo partitions files`: history and files of versions."""
 
 from __future__ import annotations
 

@@ -43,8 +43,7 @@ def promised_columns(columns: Iterable[ColumnDef]) -> tuple[SchemaColumn, ...]:
 def with_dimensions(
     columns: Sequence[SchemaColumn], dimensions: Iterable[str]
 ) -> tuple[SchemaColumn, ...]:
-    """The columns as readers see them: with the partition's dimensions, which files need not
-    have."""
+    """The columns as readers see them: with the partition's dimensions, which files may lack."""
     names = {each.name.lower() for each in columns}
     added = [name for name in dimensions if name.lower() not in names]
     return (*columns, *(SchemaColumn(name=name, nullable=None) for name in added))

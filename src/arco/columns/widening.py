@@ -89,8 +89,7 @@ def _together(first: dict[str, Any], second: dict[str, Any], *parts: str) -> Col
 
 
 def merged_fields(first: Sequence[Field], second: Sequence[Field]) -> list[Field] | str:
-    """Fields by name, in the order of first appearance; or the name of a field with incompatible
-    types."""
+    """Fields by name, in the order of appearance; or the name of one with incompatible types."""
     merged = {each["name"]: each for each in first}
     for each in second:
         before = merged.get(each["name"])

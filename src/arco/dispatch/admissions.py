@@ -41,8 +41,7 @@ class Admissions:
         )
 
     def to_send(self, board: Board) -> list[Enqueue]:
-        """The admitted tasks to enqueue. Tasks that were refused or enqueued otherwise are
-        dropped."""
+        """The admitted tasks to enqueue. Those refused or enqueued otherwise are dropped."""
         if self.is_open(board):
             return []
         self._unsent = {

@@ -46,7 +46,7 @@ class SpeculativeFold:
         self._ended: dict[str, set[TaskKey]] = {}
         """By batch: the tasks whose ends it reports, once computed."""
         self._count = 0
-        self._again()
+        self._rebase()
 
     def __len__(self) -> int:
         """The number of batches that were appended and not committed yet."""
@@ -82,19 +82,19 @@ class SpeculativeFold:
         for batch in batches:
             self._pending.pop(batch, None)
             self._ended.pop(batch, None)
-        self._again()
+        self._rebase()
 
     def reset(self) -> None:
         """Another process committed, so it is unknown what is pending: drop everything."""
         self._pending.clear()
         self._ended.clear()
-        self._again()
+        self._rebase()
 
     def task(self, run_id: str, task_id: str) -> TaskRow | None:
         """A task as it is by what was folded so far."""
         return self._rows.get(TASKS, run_id, task_id)
 
-    def _again(self) -> None:
+    def _rebase(self) -> None:
         self._rows = Rows(_BoardRows(self._board))
         self._rows.now = self._clock.now()
         self._unfolded = list(self._pending)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 
-from arco.automation.controllers.freshness import LookAgain, judge, verdict
+from arco.automation.controllers.freshness import NextEvaluation, judge, verdict
 from arco.automation.freshness_agenda import FreshnessAgenda, SeriesKey
 from arco.automation.freshness_events import (
     FreshnessEvaluated,
@@ -101,7 +101,7 @@ class FreshnessWatch:
             is_active=f"{KIND}:{key.asset_id}/{key.series}" in active,
             now=now,
         )
-        if isinstance(judgement, LookAgain):
+        if isinstance(judgement, NextEvaluation):
             agenda.postpone(key, judgement.at)
         elif self._is_first_report(_subject(judgement)):
             yield judgement

@@ -32,8 +32,7 @@ class Lookout:
         self.watching_since = datetime.min
         """Since when there was no pause."""
         self.first_seen: dict[str, datetime] = {}
-        """When running attempts, cancelled runs, and runs of others were first seen, by this
-        process's clock."""
+        """When attempts, cancelled runs and runs of others were first seen, by our clock."""
 
     def look(self, board: Board) -> Mapping[str, WorkerState] | None:
         """The workers, if it is time to read them. Raises errors of the store."""

@@ -240,8 +240,7 @@ class Orchestrator:
         return sum(map(len, runs)) - self.sender.unseen > SPECULATE_BELOW
 
     def hurry(self) -> list[str]:
-        """Append waiting reports, and enqueue tasks that are ready by them. Returns the batches to
-        commit."""
+        """Append waiting reports, and enqueue tasks that they make ready. Returns the batches."""
         self.sender.begin_round()
         batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
         for batch in batches:

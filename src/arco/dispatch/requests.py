@@ -74,8 +74,7 @@ class Versions(RuleSource, ContractLookup, Protocol):
 
 
 MAX_KEPT = 1_000
-"""Maximum of cached lookups for inputs and assets of active runs: mostly less than a kilobyte
-each."""
+"""Maximum of cached lookups for inputs and assets of active runs: mostly below 1 kB each."""
 
 V = TypeVar("V")
 
@@ -110,7 +109,7 @@ class _Sources(NamedTuple):
     run: RunRow
     task_of: TaskOf
     versions: Versions
-    again: bool
+    is_retry: bool
     """The attempt is not the first."""
 
     def outputs(self, tasks: Iterable[PlannedTask]) -> list[TaskRow]:
@@ -185,15 +184,15 @@ class Requests:
         assets = self._of_plan(plan.spec)
         manifest, _ = self._assets(plan.spec.manifest_of(task.asset_key))
         asset = assets[task.asset_key]
-        again = task.attempt > 1 or redelivery > 0
-        sources = _Sources(plan, run, task_of, versions, again)
+        is_retry = task.attempt > 1 or redelivery > 0
+        sources = _Sources(plan, run, task_of, versions, is_retry)
         inputs = tuple(masked(self._input(sources, n), assets) for n in planned.inputs)
         references = tuple(self._references(sources, asset, planned, inputs))
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = dict(task_config(asset, plan.spec.request.config))
         rule = self._personal_rule(sources, asset)
-        promise = self._contracts.promise(run.run_id, task.asset_id, asset, versions, again)
+        promise = self._contracts.promise(run.run_id, task.asset_id, asset, versions, is_retry)
         needed = GUARDING if rule else needed_contract((*inputs, *references), config)
         return TaskRequest(
             contract=PROMISING if promise.rule else needed,
@@ -230,7 +229,7 @@ class Requests:
             columns=asset.columns,
             extra=asset.extra,
             personal=rule,
-            schema=self._rules.rule(run.run_id, task.asset_id, asset, versions, again),
+            schema=self._rules.rule(run.run_id, task.asset_id, asset, versions, is_retry),
             promise=promise.rule,
             io=asset.io,
             cpu=asset.resources.cpu,
@@ -241,17 +240,16 @@ class Requests:
         )
 
     def _input(self, sources: _Sources, number: int) -> InputRef:
-        """An input of the plan, for a request. Its versions exist before the first task reads
-        them."""
+        """An input of the plan, for a request. Its versions exist before a task reads them."""
         run_id = sources.run.run_id
         key = run_id, str(number)
         listed = self._listed.get(key)
-        if listed is not None and not sources.again:
+        if listed is not None and not sources.is_retry:
             self._listed.move_to_end(key)
             return listed
         planned = sources.plan.spec.inputs[number]
         whole = self._whole_input(sources, planned)
-        ref = put_list(self._store, run_id, whole, again=sources.again)
+        ref = put_list(self._store, run_id, whole, overwrite=sources.is_retry)
         if ref.listed_in is not None:
             self._listed[key] = ref
         return ref
@@ -307,8 +305,7 @@ class Requests:
     def _references(
         self, sources: _Sources, asset: Asset, planned: PlannedTask, inputs: tuple[InputRef, ...]
     ) -> Iterator[InputRef]:
-        """The versions for checks of kind `references`: the task's inputs, or else all current
-        ones.
+        """The versions for checks of kind `references`: the task's inputs, or all current ones.
 
         Outputs of this run count, even if they are not committed yet.
         """
@@ -324,18 +321,18 @@ class Requests:
             current = versions.all_current(spec.references.get(key) or versions.asset_id(key))
             fresh = tuple([sources.version(task) for task in outputs])
             looked_up = _LookedUp(sources.run.run_id, key, current, fresh)
-            yield self._reference(looked_up, sources.again)
+            yield self._reference(looked_up, sources.is_retry)
 
-    def _reference(self, looked_up: _LookedUp, again: bool) -> InputRef:
+    def _reference(self, looked_up: _LookedUp, is_retry: bool) -> InputRef:
         """The reference for a request. Tasks that are enqueued together mostly have the same."""
         last = self._last_reference
-        if last is not None and last[0].is_as(looked_up) and not again:
+        if last is not None and last[0].is_as(looked_up) and not is_retry:
             return last[1]
         every = {ref.partition: ref for ref in (*looked_up.current, *looked_up.fresh)}
         ref = InputRef(
             asset=looked_up.key, materializations=tuple([ref for _, ref in sorted(every.items())])
         )
-        sent = put_list(self._store, looked_up.run_id, ref, again=again)
+        sent = put_list(self._store, looked_up.run_id, ref, overwrite=is_retry)
         self._last_reference = looked_up, sent
         return sent
 

@@ -117,8 +117,7 @@ class Sender:
         return self.window.limits(board, weights)
 
     def later(self, board: Board) -> Deferred:
-        """Tasks not to enqueue now: they failed before, their pool is full, or enough of their
-        weight wait already."""
+        """Tasks not to enqueue now: after a failure, a full pool, or enough of their weight."""
         waiting = without_room(board)
         if not self._heavy:  # for others there is room
             return msgspec.structs.replace(self.unsent.later(), kinds=waiting)
@@ -176,8 +175,7 @@ class Sender:
     def send(
         self, board: Board, task_of: TaskOf, sending: Sequence[Enqueue]
     ) -> tuple[list[TaskFinished], list[DispatchEnqueued]]:
-        """Enqueue attempts. Returns the events to report: tasks that can never be enqueued, and
-        those that were."""
+        """Enqueue attempts. Returns the events: tasks that were enqueued, or never can be."""
         messages: list[Message] = []
         sent: list[DispatchEnqueued] = []
         failed: list[TaskFinished] = []
@@ -249,8 +247,7 @@ class Sender:
         redelivery: int,
         versions: CommittedVersions,
     ) -> TaskRequest | TaskFinished | None:
-        """The request of a task; None if it cannot be built now. If it never can, the task
-        fails."""
+        """The request of a task; None if it cannot be built now. If it never can, it fails."""
         unsent = self.unsent
         if unsent.waits(task):
             return None
@@ -266,8 +263,7 @@ class Sender:
         return request
 
     def withdraw(self, tasks: Sequence[TaskRow]) -> None:
-        """Remove messages, as best effort: a worker that gets one finds that its attempt is
-        over."""
+        """Remove messages, as best effort: a worker that gets one sees that its attempt is over."""
         try:
             self._queue.withdraw([message_name(task, task.redelivery) for task in tasks])
         except Error as error:

@@ -19,8 +19,7 @@ class SignOfLife:
         self._beaten_at = -1e9
 
     def beat(self, runs: int, adopted: Collection[str], outage: PastOutage | None) -> None:
-        """Rewrite the record if it is due; remove it after the last run. Raises errors of the
-        store."""
+        """Rewrite the record if due; remove it after the last run. Raises errors of the store."""
         now = self._core.clock.monotonic()
         if runs and now - self._beaten_at >= self._heartbeat_s:
             record = OrchestratorRecord(

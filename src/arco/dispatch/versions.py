@@ -62,8 +62,7 @@ class CommittedVersions:
         return {name: tuple(sorted(label.pii)) for name, label in labels.items() if label.pii}
 
     def classified_columns(self, asset_key: str) -> frozenset[str]:
-        """Cached, like the contract: tasks that are enqueued together mostly have the same
-        asset."""
+        """Cached, like the contract: tasks enqueued together mostly have the same asset."""
         if asset_key not in self._classified:
             self._classified[asset_key] = self._personal.classified(asset_key)
         return self._classified[asset_key]

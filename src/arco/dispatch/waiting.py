@@ -353,7 +353,7 @@ def _unsent(
     behind = [t for t in ready if t.task_id in older]
     if behind:
         runs = ", ".join(sorted({older[t.task_id] for t in behind})[:3])
-        text = f"{_count(len(behind))} ready: run {runs} makes the same partitions and goes first"
+        text = f"{_count(len(behind))} ready: run {runs} writes the same partitions and goes first"
         yield Waiting("run", text, min(t.ready_at for t in behind if t.ready_at), len(behind))
     ready = [t for t in ready if t.task_id not in older]
     if not ready:
@@ -378,7 +378,7 @@ def _cancelling(run: RunRow, tasks: Sequence[TaskRow], now: datetime) -> list[Wa
     if not (left or stopping) or not _is_older(run.cancel_requested_at, now):
         return []
     parts = [f"{_count(left)} still to be cancelled"] if left else []
-    parts += [f"{_count(stopping)} told to stop"] if stopping else []
+    parts += [f"{_count(stopping)} being stopped"] if stopping else []
     return [
         Waiting("cancellation", ", ".join(parts), run.cancel_requested_at, left + stopping),
     ]

@@ -64,7 +64,7 @@ from arco.log.cleanup import delete_quietly
 from arco.log.head import Head
 from arco.log.manifest import Thinned
 from arco.state.core import Core
-from arco.state.gc import LEASE, LEASE_TTL, wanted_floor
+from arco.state.gc import LEASE, LEASE_TTL, next_floor
 from arco.state.pins import Pins
 from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
@@ -156,7 +156,7 @@ class DataCollector:
         head = self._manifests.head()
         if head.generation == 0:
             return DataGcReport(dry_run, 0, 0, [], [], 0)
-        floor = wanted_floor(self._manifests, head, keep.generations, now)
+        floor = next_floor(self._manifests, head, keep.generations, now)
         if not dry_run:
             self._manifests.raise_floor(floor)
         pinned = {pin.generation for pin in self._pins.active(now)}
@@ -193,7 +193,7 @@ class DataCollector:
     ) -> _Witnessed:
         lowest = self._manifests.read(floor)
         since = lowest.manifest.log_time
-        above = self._before_rows_were_taken_back(floor, snapshot.head)
+        above = self._before_rewrites(floor, snapshot.head)
         generations = sorted({floor, *above, *pinned} - {snapshot.generation})
         versions = _versions(snapshot)
         runs = self._runs.needs(snapshot)
@@ -220,7 +220,7 @@ class DataCollector:
             since,
         )
 
-    def _before_rows_were_taken_back(self, floor: int, newest: Head) -> set[int]:
+    def _before_rewrites(self, floor: int, newest: Head) -> set[int]:
         """The generations right before rollbacks and rebuilds: each names the one before it."""
         before: set[int] = set()
         at = newest

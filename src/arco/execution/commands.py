@@ -90,8 +90,7 @@ class ExecutionCommands:
         return self._tier1.execute(command, idempotency_key=idempotency_key, actor=self._actor)
 
     def expire(self, asset_id: str, versions: Sequence[Version]) -> Acknowledged:
-        """Expire versions, so that their files may be deleted. Refused if one is current or
-        held."""
+        """Expire versions: their files may be deleted. Refused if one is current or held."""
         command = VersionsExpired(asset_id=asset_id, versions=tuple(versions))
         return self._tier1.execute(command, actor=self._actor)
 

@@ -64,7 +64,9 @@ def check_data(
     damaged: dict[str, list[Version]] = {}
     for start in range(0, len(rows), PORTION):
         portion = rows[start : start + PORTION]
-        looked = parallel.each(store, lambda row: _look(store, snapshot, row, depth), portion)
+        looked = parallel.each(
+            store, lambda row: _check_version(store, snapshot, row, depth), portion
+        )
         for row, version in zip(portion, looked, strict=True):
             files, size = files + version.files, size + version.bytes
             if version.flaw:
@@ -82,7 +84,7 @@ def _finding(row: PartitionRow, flaw: str) -> FsckFinding:
     return FsckFinding("error", "data", row.path, f"{what}: {flaw}; run it again with `{command}`")
 
 
-def _look(store: Store, snapshot: Snapshot, row: PartitionRow, depth: Depth) -> _Version:
+def _check_version(store: Store, snapshot: Snapshot, row: PartitionRow, depth: Depth) -> _Version:
     files = parquet_files(store, row.path)
     flaws = itertools.chain(_sizes(snapshot, row, files), _contents(store, row, files, depth))
     return _Version(len(files), sum(file.size for file in files), next(flaws, ""))

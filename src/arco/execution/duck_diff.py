@@ -46,8 +46,7 @@ def compare_with_duckdb(
     examples: int,
     hidden: Collection[str],
 ) -> KeyChanges:
-    """`folders` are those of the first and the second version. Raises Invalid if the key is not
-    unique."""
+    """`folders` are those of the two versions. Raises Invalid if the key is not unique."""
     with tempfile.TemporaryDirectory(prefix="arco-compare-") as scratch:
         limits = machine()
         with duckdb.connect(

@@ -107,8 +107,7 @@ class ExpiredVersion(msgspec.Struct, frozen=True):
 def needed(
     versions: Iterable[VersionInfo], current: Iterable[str], since: datetime | None
 ) -> set[str]:
-    """The versions that the generation of these rows needs; with `since`, also earlier generations
-    back to then."""
+    """The versions that the generation of these rows needs; with `since`, all since then."""
     ids = set(current)
     for version in versions:
         ended = version.superseded_at

@@ -59,7 +59,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
         return  # another attempt has adopted it
     version = version_count(rows, m.asset_id, m.partition) + 1
     yield from promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version), m.asset)
-    yield from _looks(fact, m)
+    yield from _schema_row(fact, m)
     yield Emit(OutputRecorded(materialization=m, held=False))
     yield from attempt_recovered(rows, m.asset_id, m.partition, m.run_id)
     status = _status(
@@ -94,7 +94,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     if _is_settled(rows, m):
         return
     yield Put(MATERIALIZATIONS, _row(fact, m, VersionStatus(e.status), e.reason, 0))
-    yield from _looks(fact, m)
+    yield from _schema_row(fact, m)
     yield Emit(OutputRecorded(materialization=m, held=True))
     yield Put(
         QUARANTINE,
@@ -130,7 +130,7 @@ def _come_late(rows: Rows, fact: Fact, e: OutputRejected) -> Iterator[Change]:
     if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is None:
         row = _row(fact, m, VersionStatus.LATE, e.reason, 0)
         yield Put(MATERIALIZATIONS, replace(row, superseded_at=fact.received_at))
-        yield from _looks(fact, m)
+        yield from _schema_row(fact, m)
 
 
 def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
@@ -223,7 +223,7 @@ def _row(
     )
 
 
-def _looks(fact: Fact, m: Materialization) -> Iterator[Change]:
+def _schema_row(fact: Fact, m: Materialization) -> Iterator[Change]:
     if m.schema:
         text = msgspec.json.encode(m.schema).decode()
         yield Put(SCHEMAS, SchemaRow(m.asset_id, m.materialization_id, text, fact.received_at))

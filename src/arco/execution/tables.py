@@ -1,5 +1,4 @@
-"""Execution's tables, sharded by the asset, and spread over buckets where an asset may have very
-many rows.
+"""Execution's tables, sharded by the asset, and spread where an asset may have many rows.
 
 A superseded version moves to history after a week. That is long after its task's row: no report of
 it comes that late. Folds do not read history, so its expiry is a row of another table.

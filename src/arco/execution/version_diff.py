@@ -158,7 +158,7 @@ def _is_comparable(before: str, after: str) -> bool:
 def duplicates_refused(duplicates: DuplicateKeys, columns: DiffColumns) -> Invalid:
     key = ", ".join(column.name for column in columns.keys)
     return Invalid(
-        f"{key} is no key of the {duplicates.version} version: {duplicates.values:,} values "
+        f"{key} is not unique in the {duplicates.version} version: {duplicates.values:,} values "
         "occur more than once",
         hint="give more columns with --key",
     )

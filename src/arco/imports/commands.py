@@ -1,5 +1,4 @@
-"""Imports: the changes since the previous import, in parts, and one command that makes them
-effective.
+"""Imports: the changes since the previous import, in parts, and one command.
 
 The changes are computed from a snapshot. A name may be taken, or an asset dropped, before the
 command is folded; then the names are compared again, and the remaining changes are imported.

@@ -114,7 +114,7 @@ class DbtManifest(Struct, frozen=True):
         packages = Counter(node.package_name for node in self.nodes.values() if node.is_data)
         if not packages:
             raise Invalid(
-                "the manifest does not say the name of its project, and has no models",
+                "the manifest has no project name and no models",
                 hint="use dbt 1.7 or later",
             )
         return packages.most_common(1)[0][0]
@@ -218,6 +218,6 @@ def _read(
         return msgspec.json.decode(data, type=type)
     except msgspec.DecodeError as error:
         raise Invalid(
-            f"{path} is a {kind} of version v{match[2]}, and not as that should be: {error}",
+            f"{path} is a {kind} of version v{match[2]}, but its content is invalid: {error}",
             hint=f"write it again with `{command}`",
         ) from None

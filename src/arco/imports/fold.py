@@ -102,12 +102,12 @@ def _install(rows: Rows, fact: Fact, e: ImportInstalled) -> Iterator[Change]:
     for asset in assets:
         row = row_from(ImportedNodeRow, asset, source=e.source, asset_key=asset.key)
         yield Put(IMPORTED_NODES, row)
-        yield from _tell(e.source, asset)
+        yield from _emit_asset(e.source, asset)
     for part in rows.scan(IMPORT_PARTS, e.source):
         yield Delete(IMPORT_PARTS, IMPORT_PARTS.key_of(part))
 
 
-def _tell(source: str, asset: ImportedAsset) -> Iterator[Emit]:
+def _emit_asset(source: str, asset: ImportedAsset) -> Iterator[Emit]:
     namespace, _, name = asset.key.partition(".")
     yield Emit(
         AssetImported(

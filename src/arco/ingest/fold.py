@@ -1,10 +1,9 @@
 """The fold of reports, with one key for each asset.
 
-Reports of one id are merged: sets are joined, and of two values of a field the one holds that was
-reported later, by the reporter's clock. So the same reports give the same row, in any order and
-however often each of them comes. A run that has ended does not run again.
-
-What is new is told to the domains: checks to quality, edges to lineage, sizes to the catalog.
+Reports of one id are merged: sets are joined, and of two values of a field the later one counts, by
+the reporter's clock. So the same reports give the same row, in any order and with repetitions. A
+run that has ended does not run again. Changes are emitted to other domains: checks to quality,
+edges to lineage, sizes to the catalog.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ VALUES: Final = (
     "message",
     "columns",
 )
-"""Fields of which the later value holds."""
+"""Fields of which the later value counts."""
 _ENDS: Final = ("succeeded", "failed", "aborted")
 _checks = msgspec.json.Decoder(tuple[CheckResult, ...])
 _edges = msgspec.json.Decoder(tuple[ReportedColumnEdge, ...])
@@ -89,7 +88,7 @@ def _row(fact: Fact, e: OutputReported) -> ReportedOutputRow:
 
 
 def merged(first: ReportedOutputRow | None, second: ReportedOutputRow) -> ReportedOutputRow:
-    """What two reports say together, whichever came first."""
+    """The merged row of two reports, in any order."""
     if first is None:
         return second
     times = dict(first.times)
@@ -136,12 +135,12 @@ def _state_key(row: ReportedOutputRow) -> tuple[bool, datetime, str]:
 
 
 def _facts(row: ReportedOutputRow) -> ReportedOutputRow:
-    """Without what differs between a report and the same one again."""
+    """Without fields that differ between a report and its repetition."""
     epoch = row.first_reported_at
     return msgspec.structs.replace(row, recorded_at=epoch, recorded_by="", asset_key="")
 
 
-# -- what the domains are told ----------------------------------------------------------------
+# -- facts for other domains ------------------------------------------------------------------
 
 
 def _checked(before: ReportedOutputRow | None, now: ReportedOutputRow) -> Iterator[Emit]:

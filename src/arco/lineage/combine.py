@@ -186,8 +186,7 @@ def _method(chosen: Sequence[ColumnLineage]) -> LineageMethod:
 
 
 def _confidence(chosen: Sequence[ColumnLineage], unmapped: Sequence[str]) -> Confidence:
-    """The lowest confidence of all columns; that of a column without known sources is the
-    lowest."""
+    """The lowest confidence of all columns; unmapped columns have the lowest."""
     if not chosen or unmapped:
         return "low"
     return max((each.confidence for each in chosen), key=CONFIDENCE.index)

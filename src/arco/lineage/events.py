@@ -112,8 +112,7 @@ EVENTS: tuple[type[LineageCommand], ...] = (EdgeAdded, EdgeRemoved)
 
 
 class LineageImported(Payload, frozen=True, kw_only=True):
-    """Derived from an import, or a report: the sources of an asset by dbt or others; none if they
-    were removed."""
+    """Derived from an import, or a report: the sources of an asset; none if they were removed."""
 
     TYPE: ClassVar[str] = "lineage.imported"
     asset_id: str

@@ -38,8 +38,7 @@ class Flow(NamedTuple):
     doubt: int = KNOWN
     parts: NestedParts | None = None
     mixed: bool = False
-    """A function computed it from several columns: a field of it may come from only some of
-    them."""
+    """A function computed it from several columns: a field may come from only some of them."""
 
 
 class NestedParts(NamedTuple):
@@ -90,9 +89,9 @@ def _merged(flows: Sequence[Flow]) -> NestedParts | None:
     kind, names, positional = candidates[0].kind, candidates[0].names, candidates[0].positional
     if any(parts.kind != kind for parts in candidates):
         return None
-    whole = [lift(flow, TRANSFORMATION) for flow in flows if not flow.parts]
-    own = merge([*(parts.own for parts in candidates), *whole])
-    keys = merge([*(parts.keys for parts in candidates), *(whole if kind == "map" else ())])
+    lifted = [lift(flow, TRANSFORMATION) for flow in flows if not flow.parts]
+    own = merge([*(parts.own for parts in candidates), *lifted])
+    keys = merge([*(parts.keys for parts in candidates), *(lifted if kind == "map" else ())])
     rest = [parts.rest for parts in candidates if parts.rest]
     alike = all(
         (len(parts.flows), parts.names, parts.positional)
@@ -103,10 +102,10 @@ def _merged(flows: Sequence[Flow]) -> NestedParts | None:
         if len({len(parts.flows) for parts in candidates}) > 1 or (rest and not alike):
             return None
     elif not alike:
-        every = merge([*(flow for parts in candidates for flow in parts.flows), *whole])
+        every = merge([*(flow for parts in candidates for flow in parts.flows), *lifted])
         return NestedParts(kind, (every,), own, keys=keys)
     columns = zip(*(parts.flows for parts in candidates), strict=True)
-    merged = tuple(merge([*column, *whole]) for column in columns)
+    merged = tuple(merge([*column, *lifted]) for column in columns)
     return NestedParts(kind, merged, own, names, keys, merge(rest) if rest else None, positional)
 
 

@@ -78,7 +78,7 @@ def field(flow: Flow, name: str, at: int | None = None) -> Flow:
     """A field by its name; by its position, where no name or several are the same."""
     parts = flow.parts
     if parts is None or parts.kind != "struct":
-        return taken(flow)
+        return part_of(flow)
     alike = _positions(parts.names).get(name.lower(), ())
     if len(alike) == 1:
         entry = parts.flows[alike[0]]
@@ -87,7 +87,7 @@ def field(flow: Flow, name: str, at: int | None = None) -> Flow:
     elif at is not None and at < len(parts.flows):
         entry = parts.flows[at]
     else:
-        return taken(flow)
+        return part_of(flow)
     return beside(entry, [parts.own])
 
 
@@ -122,7 +122,7 @@ def without_field(flow: Flow, name: str) -> Flow:
 def _fields(flow: Flow) -> NestedParts:
     if flow.parts is not None and flow.parts.kind == "struct":
         return flow.parts
-    return NestedParts("struct", (), deciding(flow, "conditional"), rest=taken(flow))
+    return NestedParts("struct", (), deciding(flow, "conditional"), rest=part_of(flow))
 
 
 def extreme(flow: Flow) -> Flow:
@@ -155,7 +155,7 @@ def element(flow: Flow) -> Flow:
     """Any item of an array."""
     parts = flow.parts
     if parts is None or parts.kind != "array":
-        return taken(flow)
+        return part_of(flow)
     return merge(parts.flows)
 
 
@@ -163,7 +163,7 @@ def item(flow: Flow, at: int | None) -> Flow:
     """The item of an array at a position from 0, or at one that is not known."""
     parts = flow.parts
     if parts is None or parts.kind != "array":
-        return taken(flow)
+        return part_of(flow)
     if not parts.positional or at is None:
         return beside(element(flow), [parts.own])
     entry = parts.flows[at] if -len(parts.flows) <= at < len(parts.flows) else NOTHING
@@ -197,18 +197,18 @@ def map_of(
 
 
 def keys_of(flow: Flow) -> Flow:
-    return flow.parts.keys if flow.parts and flow.parts.kind == "map" else taken(flow)
+    return flow.parts.keys if flow.parts and flow.parts.kind == "map" else part_of(flow)
 
 
 def values_of(flow: Flow) -> Flow:
-    return merge(flow.parts.flows) if flow.parts and flow.parts.kind == "map" else taken(flow)
+    return merge(flow.parts.flows) if flow.parts and flow.parts.kind == "map" else part_of(flow)
 
 
 def value_at(flow: Flow, key: str | None) -> Flow:
     """The value of a literal key, or of one that is not known."""
     parts = flow.parts
     if parts is None or parts.kind != "map":
-        return taken(flow)
+        return part_of(flow)
     if key is not None and parts.names:
         entry = [v for k, v in zip(parts.names, parts.flows, strict=True) if k == key]
         return beside(merge(entry), [parts.own])
@@ -223,7 +223,7 @@ def chosen_by(value: Flow, key: Flow) -> Flow:
 # -- all of them --------------------------------------------------------------------------
 
 
-def taken(flow: Flow) -> Flow:
+def part_of(flow: Flow) -> Flow:
     """A part of a value whose parts are not known."""
     result = lift(_whole(flow), TRANSFORMATION)
     several = flow.mixed or (flow.parts is not None and _several(flow.sources))

@@ -218,8 +218,7 @@ class LineageReader:
     def _said_at(
         self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str
     ) -> datetime | None:
-        """When the data was written whose column names a row has: the output, or what it has
-        read."""
+        """When the data with the row's column names was written: the output, or its input."""
         if row.said_at is not None or row.method in ("manual", *tables.IMPORTED_FROM):
             return row.said_at or row.since  # `since` is when it was said first
         read_at = self._read_at(row.target, id) if end == "source" and id != row.target else None
@@ -344,8 +343,7 @@ def _walk(
 
 
 def _reached(start: Node, links: list[Link]) -> dict[Node, tuple[bool, bool]]:
-    """For each node, whether values flow there on some path, and whether they are masked on every
-    path."""
+    """For each node, whether values flow there on some path, and are masked on every path."""
     reached = {start: (True, False)}
     changed = True
     while changed:

@@ -46,7 +46,7 @@ OF_PEOPLE: Final = ("manual", *IMPORTED_FROM)
 """Methods of edges that do not come from outputs."""
 
 
-class KeptStates(NamedTuple):
+class StoredStates(NamedTuple):
     coverage: CoverageRow
     """The row of coverage, with the state that holds from an output on."""
     changes: list[Change]
@@ -110,7 +110,7 @@ def keep_state(
     coverage: CoverageRow,
     *,
     is_late: bool,
-) -> KeptStates:
+) -> StoredStates:
     """Store the state from the newest output on, if it differs from `existing`.
 
     `is_late`: it was held, and is approved now.
@@ -126,7 +126,7 @@ def keep_state(
         and _by_key(existing) == columns
     ):
         is_new = before.materialization_id != recorded.materialization_id
-        return KeptStates(_holding(coverage, before.state_position, before.outputs + is_new), [])
+        return StoredStates(_holding(coverage, before.state_position, before.outputs + is_new), [])
     of_outputs = [row for row in columns.values() if row.method not in OF_PEOPLE]
     state = ColumnStateRow(
         target=target,
@@ -139,14 +139,14 @@ def keep_state(
     )
     stored = _States(rows, target)
     changes = list(stored.changes(fact.position))
-    added = [state, *(_going_on(stored, fact.position) if is_late else ())]
+    added = [state, *(_continued(stored, fact.position) if is_late else ())]
     for old in states[: max(0, len(states) + len(added) - STATES_KEPT)]:
         changes.append(Delete(COLUMN_STATES, COLUMN_STATES.key_of(old)))
     changes += [Put(COLUMN_STATES, row) for row in added]
-    return KeptStates(_holding(coverage, fact.position, 1), changes)
+    return StoredStates(_holding(coverage, fact.position, 1), changes)
 
 
-def _going_on(states: _States, position: int) -> Iterator[ColumnStateRow]:
+def _continued(states: _States, position: int) -> Iterator[ColumnStateRow]:
     """After an output that was approved late: what those after it have said, which all are held."""
     state = states.of(position)
     if state is not None and states.of(position + 1) is state:
@@ -187,8 +187,7 @@ def release(rows: Rows, fact: Fact, e: HeldLineageDecided) -> Iterator[Change]:
 def _settle(
     rows: Rows, states: _States, position: int = 0, version: str = "", *, anew: bool = False
 ) -> Iterator[Change]:
-    """Make the state of the newest output that counts the current one. `anew`: another output is
-    the newest.
+    """Make the state of the newest output that counts current. `anew`: that output changed.
 
     `position` and `version` are of an output that counts, and may be the newest.
     """

@@ -124,8 +124,7 @@ class Cleanup:
                 self._under_way.difference_update(obsolete)
 
     def _write_hint(self, created: Head) -> None:
-        """Write the hint without reading it first, once this process has read it: an older hint
-        does no harm."""
+        """Write the hint; read it only the first time: an older hint does no harm."""
         if self._hinted < 0:
             self._manifests.write_hint(created)
         elif created.generation > self._hinted:

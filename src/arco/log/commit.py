@@ -178,15 +178,17 @@ class Committer:
         """Without the batches that an earlier commit has consumed: those are leftovers."""
         names = [batch.name for batch in inbox.batches]
         names += [rejection.name for rejection in inbox.rejections]
-        again = self._projector.consumed(head, names)
-        if not again:
+        repeated = self._projector.consumed(head, names)
+        if not repeated:
             return inbox
-        log.warning("%d batches arrived again after they were consumed: %s", len(again), again)
+        log.warning(
+            "%d batches arrived again after they were consumed: %s", len(repeated), repeated
+        )
         return msgspec.structs.replace(
             inbox,
-            batches=[batch for batch in inbox.batches if batch.name not in again],
-            rejections=[bad for bad in inbox.rejections if bad.name not in again],
-            leftovers=tuple(sorted({*inbox.leftovers, *again})),
+            batches=[batch for batch in inbox.batches if batch.name not in repeated],
+            rejections=[bad for bad in inbox.rejections if bad.name not in repeated],
+            leftovers=tuple(sorted({*inbox.leftovers, *repeated})),
         )
 
     def _is_still_good(self, written: _Written, head: Head) -> bool:

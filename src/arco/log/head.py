@@ -282,8 +282,7 @@ class Manifests:
         return self._newest_floor()[0]
 
     def raise_floor(self, floor: Floor) -> None:
-        """Prevent readers from opening generations that are not kept. The caller must read the pins
-        after this.
+        """Prevent readers from opening other generations. Read the pins only after this.
 
         Raises Contended if another collector was faster.
         """

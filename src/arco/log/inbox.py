@@ -205,7 +205,7 @@ class Inbox:
         """Log once for each object."""
         if name not in self._complaints and len(self._complaints) < 100_000:
             self._complaints.add(name)
-            log.error("%r in the inbox %s; it stays there, and stops nobody", name[:200], problem)
+            log.error("%r in the inbox %s; it stays there", name[:200], problem)
 
     def _decode(self, head: Head, name: str, raw: bytes) -> Events:
         batch = decode_batch(raw, head.manifest.tenant_id, head.manifest.workspace_id, name)

@@ -21,7 +21,7 @@
     username = "arco"
     password = "file:/run/secrets/mail"
 
-Secrets are references, which are resolved when something is sent, and kept nowhere.
+Secrets are references, which are resolved for each message, and never stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from servo.suggest import did_you_mean
 S = TypeVar("S", bound=Struct)
 
 MAX_TIMEOUT_S: Final = 30
-"""An attempt must be over long before its claim is."""
+"""An attempt must end long before its claim expires."""
 
 Resolve = Callable[[SecretRef], str]
 """The value of a secret. Raises Invalid, which names the reference."""
@@ -73,7 +73,7 @@ class SmtpChannel(Struct, frozen=True, kw_only=True, tag_field="type", tag="smtp
     sender: str
     port: int = 587
     to: tuple[str, ...] = ()
-    """Who gets what is sent to this channel; the owners of assets may be the only ones."""
+    """The recipients of this channel; it may be only for owners of assets."""
     security: Literal["starttls", "tls", "none"] = "starttls"
     username: str = ""
     password: str = ""
@@ -126,7 +126,7 @@ def _known(name: str, channels: Mapping[str, Channel]) -> str:
 def parse_channels(
     table: Mapping[str, Any], where: str = "[notifications]"
 ) -> NotificationSettings:
-    """The settings in a TOML table. Raises Invalid for what is not known, or is not allowed."""
+    """The settings in a TOML table. Raises Invalid for unknown keys and invalid values."""
     _check_keys(table, NotificationSettings, where)
     channels = table.get("channels", {})
     for name, values in channels.items() if isinstance(channels, Mapping) else ():
@@ -222,7 +222,7 @@ def _check_url(url: str, where: str, *, allow_private: bool) -> None:
 
 
 def check_url(url: str, *, allow_private: bool) -> None:
-    """Raise Invalid for a URL that nothing is sent to. The message does not repeat the URL."""
+    """Raise Invalid for a URL that is not allowed. The message does not repeat the URL."""
     if any(ord(c) <= 32 or ord(c) >= 127 for c in url):
         raise Invalid("the URL has blanks or other characters that must be quoted")
     try:
@@ -252,15 +252,15 @@ def channel_problems(
                 if not settings.owners_channel:
                     yield Problem.at(
                         rule.code,
-                        f"{rule.name!r} tells {name}, and no channel writes to them",
+                        f"{rule.name!r} notifies {name}, but no channel sends e-mail",
                         'declare one with type = "smtp" in arco.toml, and name it in '
                         '[notifications] as owners = "…" if there are several',
                     )
             elif name not in settings.channels:
-                message = f"{rule.name!r} tells the unknown channel {name!r}"
+                message = f"{rule.name!r} names the unknown channel {name!r}"
                 yield Problem.at(rule.code, message, _known(name, settings.channels))
             elif isinstance(mail := settings.channels[name], SmtpChannel) and not mail.to:
-                message = f"{rule.name!r} tells the channel {name!r}, which has no recipients"
+                message = f"{rule.name!r} names the channel {name!r}, which has no recipients"
                 yield Problem.at(
                     rule.code, message, 'give the channel to = ["…"], or tell "owners"'
                 )

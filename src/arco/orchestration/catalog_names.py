@@ -44,8 +44,7 @@ class CatalogNames:
         return bool(self._columns(id)[0])
 
     def column(self, id: str, name: str, at: datetime | None) -> str:
-        """The column with this name at a time: one that was renamed later, one that has it, or one
-        that had it."""
+        """The column with this name then: renamed later, with the name now, or with it before."""
         renames, names = self._columns(id)
         former = [row for row in renames if row.old_name == name]
         later = next((row for row in former if at is not None and self._renamed_at(row) > at), None)

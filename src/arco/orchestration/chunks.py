@@ -81,7 +81,7 @@ def _shared(assets: Mapping[str, Asset], spaces: Mapping[str, Space]) -> list[st
         some = ", ".join(sorted(spaces)[:SHOWN])
         raise Invalid(
             f"these assets have no dimension in common: {some}",
-            hint="make a backfill for each of them",
+            hint="create a backfill for each of them",
         )
     return sorted(shared, key=lambda name: (grids[0][name][0] != "time", name))
 
@@ -147,8 +147,8 @@ def _one_by_one(
                     what = "the latest" if isinstance(rule, Latest) else "other"
                     raise Invalid(
                         f"{key} reads {what} partitions of {each.asset} along {keys.name!r}, "
-                        "which other chunks of the same backfill make",
-                        hint=f"make a backfill of {each.asset} first, and then one of {key}",
+                        "which other chunks of the same backfill write",
+                        hint=f"create a backfill of {each.asset} first, and then one of {key}",
                     )
                 reason = f"{key} reads earlier partitions of {each.asset}"
     return reason

@@ -1,5 +1,4 @@
-"""Deploying, triggering and cancelling: each appends one command and waits for its outcome (Tier
-1)."""
+"""Deploying, triggering and cancelling: each appends one command and waits (Tier 1)."""
 
 from __future__ import annotations
 
@@ -266,8 +265,7 @@ class OrchestrationCommands:
         return declaration_changes(manifest, declared)
 
     def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> Change:
-        """The change of a manifest. Raises Invalid if it does not fit the deployed assets of other
-        projects."""
+        """The change of a manifest. Raises Invalid if it does not fit other projects."""
         manifest = draft.manifest
         check_namespaces(reader, manifest)
         change = change_of(manifest, ids, foreign_reads(manifest))
@@ -442,8 +440,7 @@ class OrchestrationCommands:
     def retry(
         self, run: str, *, run_key: str = "", engine_id: str = "", review: Review = accept
     ) -> Triggered:
-        """Run the same request again as a new run. Tasks that succeeded are up to date, and
-        reused."""
+        """Run the same request again as a new run. Tasks that succeeded are reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
         if row.state in RUN_ACTIVE:

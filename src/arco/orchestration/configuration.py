@@ -16,24 +16,24 @@ from servo.suggest import did_you_mean
 ConfigTexts = Mapping[str, str | int | bool | None]
 
 
-def task_config(asset: Asset, given: ConfigTexts) -> Mapping[str, WireValue]:
+def task_config(asset: Asset, texts: ConfigTexts) -> Mapping[str, WireValue]:
     """What the asset's tasks are given. Raises Invalid where a value is of another type."""
-    if not given:
+    if not texts:
         return asset.config
     overrides = {
         name: replaced(asset.config.get(name), value, f"{name} of {asset.key}")
-        for name, value in given.items()
+        for name, value in texts.items()
         if name in asset.config or name in asset.config_read
     }
     return {**asset.config, **overrides}
 
 
-def check_config(given: ConfigTexts, chosen: Collection[Asset], assets: Iterable[Asset]) -> None:
+def check_config(texts: ConfigTexts, chosen: Collection[Asset], assets: Iterable[Asset]) -> None:
     """Refuse a name that no chosen asset takes, and a value of another type than the declared."""
     for asset in chosen:
-        task_config(asset, given)
+        task_config(asset, texts)
     valid_names = _names(chosen)
-    unknown = next((name for name in given if name not in valid_names), None)
+    unknown = next((name for name in texts if name not in valid_names), None)
     if unknown is None:
         return
     others = sorted(asset.key for asset in assets if unknown in _names([asset]))

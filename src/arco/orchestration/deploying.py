@@ -88,11 +88,9 @@ class AssetIds:
             for asset in manifest.assets
             if asset.renamed_from in self.known and asset.key not in self.known
         )
-        """Keys that assets leave with this deployment: an asset that gets one of them is another
-        asset."""
+        """Keys that assets leave with this deployment: another asset may get them."""
         self._formerly: dict[str, DeployedAssetRow] = {}
-        """Removed assets, by the names that they had before their last: a rollback restores
-        them."""
+        """Removed assets, by names that they had before the last: a rollback restores them."""
         for row in self.known.values():
             if row.asset_key not in staying:
                 for key in row.previous_keys:

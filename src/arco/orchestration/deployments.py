@@ -221,7 +221,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
         )
     if not parts:
         yield from _install(rows, e, e.assets, removed)
-        yield from _tell_schedules(e, e.changed_schedules, e.removed_schedules)
+        yield from _emit_schedules(e, e.changed_schedules, e.removed_schedules)
         yield from _declare(rows, e, e.declarations, e.removed_declarations, e.assets)
     yield applied(fact)
 
@@ -232,8 +232,7 @@ def _current(rows: Rows, project: str) -> str:
 
 
 def _removed(rows: Rows, e: DeploymentCreated, parts: Sequence[DeploymentPartRow]) -> list[str]:
-    """The removed keys. Version 1 has no list of them: they are those that are not named any
-    more."""
+    """The removed keys. Version 1 does not list them: they are not named any more."""
     if e.total is not None:
         return [*e.removed, *(key for part in parts for key in part.removed)]
     before = [_Moves(rows, e.project).before(asset) for asset in e.assets]
@@ -375,7 +374,7 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     declarations: list[Declaration] = []
     for part in parts:
         schedules = _schedules.decode(_inflated(part.schedules))
-        yield from _tell_schedules(e, schedules, part.removed_schedules)
+        yield from _emit_schedules(e, schedules, part.removed_schedules)
         declarations += _declarations.decode(_inflated(part.declarations))
     left = [each for part in parts for each in part.removed_declarations]
     yield from _declare(rows, e, declarations, left, assets)
@@ -399,7 +398,7 @@ def _install(
         old = before[asset.key]
         row = _deployed(e.project, asset, old, e.deployment_id)
         yield Put(DEPLOYED_ASSETS, row)
-        yield from _tell(e, asset, old)
+        yield from _emit_asset(e, asset, old)
         if asset.inputs is not None and (old is None or old.inputs != row.inputs):
             yield Emit(_inputs(asset, lambda key: ids.get(key) or _deployed_id(rows, key)))
     for row in removed_rows:
@@ -429,7 +428,7 @@ def inputs_fingerprint(asset: DeployedAsset) -> str:
     return hashlib.sha256(msgspec.json.encode(asset.inputs)).hexdigest()[:16]
 
 
-def _tell_schedules(
+def _emit_schedules(
     e: DeploymentCreated | DeploymentInstalled,
     changed: Iterable[PlainSchedule],
     removed: Iterable[str],
@@ -568,7 +567,7 @@ def _deployed(
     )
 
 
-def _tell(
+def _emit_asset(
     e: DeploymentCreated | DeploymentInstalled, asset: DeployedAsset, old: DeployedAssetRow | None
 ) -> Iterator[Change]:
     """Facts for the catalog: all that code says, or only that the asset is active again; and for

@@ -229,8 +229,7 @@ class RunRequestWithdrawn(OrchestrationCommand, frozen=True, kw_only=True):
 
 
 RefusalCode = Literal["", "partitions_gone", "backfill_cancelled", "withdrawn", "merged"]
-"""Why a request led to no run; empty: it could not be planned. `merged`: its key was used
-before."""
+"""Why a request led to no run; empty: it cannot be planned. `merged`: its key was used before."""
 
 
 class RunRequestRefused(Payload, frozen=True, kw_only=True):

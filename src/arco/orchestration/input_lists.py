@@ -39,17 +39,17 @@ _SCHEMA = pa.schema(
 replace = msgspec.structs.replace
 
 
-def put_list(store: Store, run_id: str, ref: InputRef, *, again: bool = False) -> InputRef:
+def put_list(store: Store, run_id: str, ref: InputRef, *, overwrite: bool = False) -> InputRef:
     """The reference for a request; a long list is stored as an object.
 
-    `again` overwrites the stored list, which may be damaged.
+    `overwrite` overwrites the stored list, which may be damaged.
     """
     if len(ref.materializations) <= INLINE:
         return ref
     body = encode(ref.materializations)
     digest = hashlib.sha256(body).hexdigest()
     path = paths.input_list(run_id, digest)
-    if again:
+    if overwrite:
         store.put(path, body, Mode.OVERWRITE)
     else:
         put_own(store, path, body, mode=Mode.CREATE)

@@ -174,7 +174,7 @@ def parse_scope(text: str) -> str:
         is_named = POOL_NAME.fullmatch(name) is not None
     if not (is_workspace or (colon and is_named)):
         hint = "workspace, tenant:NAME, tenant:* for each tenant without its own, or pool:NAME"
-        raise Invalid(f"{text!r} is not what a limit can be set for", hint=hint)
+        raise Invalid(f"{text!r} is not the scope of a limit", hint=hint)
     return text
 
 

@@ -27,8 +27,7 @@ class TaskLimit(NamedTuple):
 
 
 def limits_on(task: TaskRow, declared: DeclaredLimits) -> Iterator[TaskLimit]:
-    """The limits that count a task while it is in flight. Without any, it is enqueued without
-    counting."""
+    """The limits that count a task in flight. Without any, it is enqueued without counting."""
     for name in (LimitName.CONCURRENT_TASKS, LimitName.QUEUED_TASKS):
         value = declared.of_workspace(name)
         if value is not None:

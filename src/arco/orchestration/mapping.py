@@ -147,8 +147,7 @@ class Resolver:
         return set(range(self._width)).difference(self._sources)
 
     def _indexed(self) -> Mapping[Point, Sequence[Point]]:
-        """Existing points, indexed by the values that are computed; for `latest`, only the
-        greatest."""
+        """Existing points, indexed by computed values; for `latest`, only the greatest."""
         fixed = [axis.at for axis in self._axes]
         newest = [at for at, rule in enumerate(self._rules) if isinstance(rule, Latest)]
         points: Iterable[Point] = self._existing()

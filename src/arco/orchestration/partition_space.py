@@ -118,8 +118,7 @@ class Calendar:
         return self._keys_of(range(at, at + 1))
 
     def in_step(self, other: Calendar) -> bool:
-        """Whether hours of one calendar begin at the same minute as hours, or days, of the
-        other."""
+        """Whether hours of one begin at the same minute as hours, or days, of the other."""
         if "hour" not in (self.every, other.every):
             return True
         since = max(self._first_day(), other._first_day())
@@ -196,8 +195,7 @@ class Calendar:
         return self._utc(datetime(day.year, day.month, day.day))
 
     def _utc(self, local: datetime) -> datetime:
-        """A local time that is skipped by a clock change is the time of the change; a repeated one
-        is the first."""
+        """A skipped local time is the time of the clock change; a repeated one is the first."""
         aware = local.replace(tzinfo=self.zone) if local.tzinfo is None else local
         return aware.astimezone(UTC).replace(tzinfo=None)
 

@@ -67,8 +67,7 @@ class Explanation(Struct, frozen=True):
     label: Label
     own: OwnLabel
     paths: Mapping[str, tuple[Link, ...]]
-    """By kind: the edges from the classified column to this one; none if it is classified
-    itself."""
+    """By kind: the edges from the classified column; none if this one is classified itself."""
     stopped: tuple[StoppedFlow, ...]
     """Edges to it at which personal data ends."""
     unknown: tuple[Node, ...]

@@ -227,8 +227,7 @@ class Drafting:
         )
 
     def _count_edges(self, upstream: Sequence[Sequence[int]]) -> None:
-        """Count dependencies before they are created: wide windows and all_upstream multiply
-        them."""
+        """Count dependencies before creating them: wide windows and all_upstream multiply."""
         self._edges += sum([len(tasks) for tasks in upstream])
         if self._edges > plan.MAX_EDGES_PER_RUN:
             raise Invalid(

@@ -106,8 +106,7 @@ def bounded(result: TaskResult, limit: int = EVENT_BYTES) -> TaskResult:
 
 
 def _most(part: Part, result: TaskResult, limit: int) -> TaskResult:
-    """The result with as much of this part as fits, within a factor of two. Without the part, it
-    fits."""
+    """The result with as much of this part as fits, within a factor of two."""
     count = part.count(result)
     while count:
         count //= 2

@@ -180,8 +180,7 @@ class _Run:
             self._activate()
 
     def _activate(self) -> None:
-        """All tasks are planned: create their edges, and make those without upstream tasks
-        ready."""
+        """All tasks are planned: create edges, and make tasks without upstream tasks ready."""
         earlier = self._rows.scan(TASKS, self.row.run_id)
         tasks = sorted([*earlier, *self._tasks.values()], key=lambda task: task.index)
         downstream: list[list[str]] = [[] for _ in tasks]
@@ -507,8 +506,7 @@ class _Run:
         self.complete()
 
     def _resolve(self, task: TaskRow, cause: TaskCause) -> Iterable[tuple[str, TaskCause]]:
-        """Resolve the edges of a task that has ended. Returns the downstream tasks that end with
-        it."""
+        """Resolve the edges of an ended task. Returns the downstream tasks that end with it."""
         for id in task.downstream:
             if cause != TaskCause.UPSTREAMS_GOOD:
                 yield id, cause

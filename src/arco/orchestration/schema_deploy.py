@@ -325,8 +325,7 @@ class _DeployCheck:
 def _expected(
     asset: Asset, declared: Sequence[SchemaColumn], actual: Sequence[SchemaColumn]
 ) -> tuple[SchemaColumn, ...]:
-    """The expected columns: those that are declared, and other columns of the last output, if
-    allowed.
+    """The expected columns: declared ones, and others of the last output, if allowed.
 
     Nulls depend on the data: the check of columns counts them.
     """

@@ -200,13 +200,22 @@ class RemoteCatalog(CatalogCommands):
         )
 
     def update_column(
-        self, key: AssetKey | str, column: str, *, idempotency_key: str = "", **changes: Any
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
+        **changes: Any,
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
-        body = cast(Any, {"column": column, **body_of(changes)})
-        return self.api.done(
-            self.api.client.update_column(str(key), body, idempotency_key=command), command
+        answer = self.api.client.update_column(
+            str(key),
+            cast(Any, {"column": column, **body_of(changes)}),
+            idempotency_key=command,
+            if_match=if_match(expected_version),
         )
+        return self.api.done(answer, command)
 
     def rename_column(
         self,
@@ -215,6 +224,7 @@ class RemoteCatalog(CatalogCommands):
         new_name: str,
         *,
         reason: str = "",
+        expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
@@ -222,14 +232,25 @@ class RemoteCatalog(CatalogCommands):
             str(key),
             {"column": column, "new_name": new_name, "reason": reason},
             idempotency_key=command,
+            if_match=if_match(expected_version),
         )
         return self.api.done(answer, command)
 
     def drop_column(
-        self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
-        answer = self.api.client.drop_column(str(key), {"column": column}, idempotency_key=command)
+        answer = self.api.client.drop_column(
+            str(key),
+            {"column": column},
+            idempotency_key=command,
+            if_match=if_match(expected_version),
+        )
         return self.api.done(answer, command)
 
 
@@ -277,10 +298,17 @@ class RemoteGovernance(GovernanceCommands):
         return self.api.done(answer, key)
 
     def drop_term(
-        self, term: str, *, force: bool = False, idempotency_key: str = ""
+        self,
+        term: str,
+        *,
+        force: bool = False,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         key = self.api.key(idempotency_key)
-        answer = self.api.client.drop_term(term, force=force, idempotency_key=key)
+        answer = self.api.client.drop_term(
+            term, force=force, idempotency_key=key, if_match=if_match(expected_version)
+        )
         return self.api.done(answer, key)
 
 

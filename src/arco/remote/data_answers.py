@@ -74,8 +74,7 @@ def remote_rows(
 
 
 def arrow_table(columns: Sequence[Mapping[str, object]], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """JSON values as Arrow columns: numbers and dates get their types again; other types are
-    inferred."""
+    """JSON values as Arrow columns: numbers and dates get their types; others are inferred."""
     values = list(zip(*rows, strict=True)) if rows else [() for _ in columns]
     arrays = [_array(each, str(of["type"])) for each, of in zip(values, columns, strict=True)]
     return pa.Table.from_arrays(arrays, names=[str(each["name"]) for each in columns])

@@ -1,5 +1,4 @@
-"""A generation of a workspace for callers that do not see all of it: rows are requested from the
-server.
+"""A generation for callers that do not see all of it: rows are requested from the server.
 
 Readers are the same as for files. A lookup by key is one request; answers are cached. Rows that the
 caller may not see are missing.

@@ -1,7 +1,7 @@
 """A running Spark: a JVM of our own, or an external Connect server.
 
 PySpark keeps its JVM in class attributes and expects it to outlive the process. When
-it dies all of these point to a dead connection, so `bury` clears them; then the next
+it dies all of these point to a dead connection, so `forget_jvm` clears them; then the next
 session starts a new JVM. UDFs that modules keep hold a Java object as well.
 
 A *scope* is what one task has of it: a session with views and settings of its own,
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from arco.spark import cached
 from arco.spark.cluster import Activity, ClusterWatch
 from arco.spark.metrics import SparkUsage, StageProgress, StatusStore, TaskStatus
-from arco.spark.session import bury, start
+from arco.spark.session import forget_jvm, start
 from arco.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Driver(Protocol):
 
     def open(self, plan: ScopeOptions) -> TaskScope: ...
 
-    def rest(self) -> None: ...
+    def clear_cache(self) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -149,8 +149,7 @@ class JvmDriver:
         return None if self._process is None else self._process.poll()
 
     def alive(self) -> bool:
-        """Whether the JVM runs, and its context was not stopped by a lost master or by user
-        code."""
+        """Whether the JVM runs, and neither a lost master nor user code stopped its context."""
         java = self._context._jsc
         if java is None or self._discarded or self.exit_status() is not None:
             return False
@@ -180,14 +179,14 @@ class JvmDriver:
     def open(self, plan: ScopeOptions) -> JvmScope:
         return JvmScope(self, plan)
 
-    def rest(self) -> None:
+    def clear_cache(self) -> None:
         """No task runs: clear the cache, which belongs to all sessions."""
         self.base.catalog.clearCache()
 
     def stop(self) -> None:
         """Stop the context. The JVM stays, for the next one in this process."""
         if not self.alive():
-            bury()
+            forget_jvm()
             self.discard()
             return
         jvm = self._context._jvm
@@ -205,7 +204,7 @@ class JvmDriver:
         _within(END_S, self._stop_if_alive)
         self._discarded = True
         self._end_process()
-        bury()
+        forget_jvm()
 
     def _stop_if_alive(self) -> None:
         if self.alive():
@@ -351,7 +350,7 @@ class ConnectDriver:
     def open(self, plan: ScopeOptions) -> ConnectScope:
         return ConnectScope(self.base, plan._replace(conf={**self._conf, **plan.conf}))
 
-    def rest(self) -> None:
+    def clear_cache(self) -> None:
         pass
 
     def stop(self) -> None:

@@ -50,8 +50,7 @@ class SparkFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The Python file, and line, of a UDF or of the expression that failed."""
     line: int = 0
     details: str = ""
-    """A few more lines, never a Java stack. Lines are complete: they are redacted before they are
-    cut.
+    """More lines, never a Java stack. Lines are complete: they are redacted before they are cut.
     """
 
 
@@ -395,7 +394,7 @@ def judge(parts: Parts, versions: Collection[str] = ()) -> SparkFailure:
         return _python_failure(parts)
     verdict = _verdict(parts)
     if verdict is _NO_PATH:
-        verdict = _whose_path(parts, versions)
+        verdict = _path_owner(parts, versions)
     suggestions = _suggestions(parts)
     sql_line, sql_column = _position(parts.text)
     words = _words(parts)
@@ -433,7 +432,7 @@ def _verdict(parts: Parts) -> Verdict:
     return Verdict(category, code, hint or "correct the code; the traceback shows where")
 
 
-def _whose_path(parts: Parts, versions: Collection[str]) -> Verdict:
+def _path_owner(parts: Parts, versions: Collection[str]) -> Verdict:
     """An input's: folders of versions have their ids as names. Spark's own, or the code's."""
     texts = "\n".join((parts.text, *(text for _, text in parts.causes)))
     if any(f"/{id}" in texts for id in versions):

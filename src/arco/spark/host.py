@@ -36,7 +36,7 @@ from arco.spark.driver import (
     start_driver,
 )
 from arco.spark.metrics import SparkUsage, StageProgress
-from arco.spark.session import bury
+from arco.spark.session import forget_jvm
 from arco.spark.settings import SparkSettings, task_conf
 from arco.tasks.failure import SparkUnavailable
 from servo.contract.task import InputRef
@@ -160,7 +160,7 @@ class SparkHost:
             if self._driver is driver:
                 self._driver = None
                 if not driver.connect:
-                    bury()
+                    forget_jvm()
                 driver.discard()
 
     def _give_up(self, driver: Driver, reason: str) -> None:
@@ -196,8 +196,7 @@ class SparkHost:
         return driver.address
 
     def status(self, port: int) -> tuple[bool, int | None, str]:
-        """Of the JVM that a guest has joined: whether it has ended, its exit status, and the
-        reason."""
+        """Of the JVM that a guest has joined: whether it has ended, exit status and reason."""
         driver = self._drivers.get(port)
         if driver is None:
             return True, None, ""
@@ -236,7 +235,7 @@ class SparkHost:
             if not self._slots and self._driver is not None and self._used:
                 self._used = False
                 with contextlib.suppress(Exception):
-                    self._driver.rest()
+                    self._driver.clear_cache()
 
 
 class SparkTask:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from arco.spark.driver import Driver, JvmScope, ScopeOptions, keep_alive
 from arco.spark.host import SparkHost
 from arco.spark.metrics import StatusStore
-from arco.spark.session import bury, quiet_errors
+from arco.spark.session import forget_jvm, quiet_errors
 from arco.spark.settings import SparkSettings
 
 
@@ -58,7 +58,7 @@ class JoinedHost(SparkHost):
         address, driver = self._link.address(), self._driver
         if not isinstance(driver, JoinedDriver) or driver.address[:2] != address[:2]:
             if driver is not None:
-                bury()
+                forget_jvm()
             driver = self._driver = JoinedDriver(address, self._link)
         driver.address = address
         return driver
@@ -95,11 +95,11 @@ class JoinedDriver:
         self._link.joined(scope.tags)
         return scope
 
-    def rest(self) -> None:
+    def clear_cache(self) -> None:
         pass
 
     def stop(self) -> None:
-        bury()
+        forget_jvm()
 
     def discard(self) -> None:
         pass
@@ -113,15 +113,15 @@ def _join(address: JvmAddress) -> tuple[Any, Any]:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    given = {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.token}
-    os.environ.update(given)
+    variables = {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.token}
+    os.environ.update(variables)
     # Executors must run the Python that has the project's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         launch: Any = launch_gateway
         gateway = launch()
     finally:
-        for name in given:
+        for name in variables:
             del os.environ[name]
     context_type: Any = SparkContext
     context_type._ensure_initialized(gateway=gateway)

@@ -46,8 +46,7 @@ def spark_url(store: Store, path: str) -> str:
 
 
 def data_url(store: Store) -> str:
-    """The URL of the workspace's data for Spark; for a store behind a server, the worker's
-    setting."""
+    """The URL of the workspace's data for Spark; behind a server, the worker's setting."""
     return str(getattr(store, "data_url", "")) or store.url
 
 
@@ -61,12 +60,14 @@ def hadoop_options(store: Store) -> dict[str, str]:
     """Hadoop's settings for the store's own options, for one read or write. Holds secrets."""
     if not data_url(store).startswith("s3://"):
         return {}
-    given = {name.removeprefix("aws_"): str(value) for name, value in options_of(store).items()}
-    options = {_S3A[name]: value for name, value in given.items() if name in _S3A}
-    if "endpoint" in given:
+    store_options = {
+        name.removeprefix("aws_"): str(value) for name, value in options_of(store).items()
+    }
+    options = {_S3A[name]: value for name, value in store_options.items() if name in _S3A}
+    if "endpoint" in store_options:
         options["fs.s3a.path.style.access"] = "true"
         options["fs.s3a.connection.ssl.enabled"] = str(
-            given["endpoint"].startswith("https")
+            store_options["endpoint"].startswith("https")
         ).lower()
     return options
 

@@ -106,12 +106,12 @@ def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.Fiel
             dimensions = version.dimensions.items()
             fields = [types.field(name, from_arrow(scalar_type(v))) for name, v in dimensions]
             added = _merged(ref, added, fields)
-    whole = _merged(ref, own, added)
-    flaw = types.ambiguous([field["name"] for field in whole])
+    merged = _merged(ref, own, added)
+    flaw = types.ambiguous([field["name"] for field in merged])
     if flaw:
         raise versions_differ(ref, flaw)
     names = {field["name"] for field in added}
-    return [_concrete(field, names) for field in whole]
+    return [_concrete(field, names) for field in merged]
 
 
 def _merged(

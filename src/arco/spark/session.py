@@ -127,7 +127,7 @@ def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
     launch: Any = launch_gateway
     process = getattr(context._gateway, "proc", None)
     if process is not None and process.poll() is not None:
-        bury()
+        forget_jvm()
     if context._gateway is not None or log == "-":
         return None
     file: BinaryIO = Path(log).open("ab") if log else tempfile.TemporaryFile()  # noqa: SIM115
@@ -193,7 +193,7 @@ def _reach(what: str, url: str, setting: str, port: int) -> None:
         except OSError as error:
             failure = error
     raise SparkUnavailable(
-        f"no {what} answers at {url.partition('://')[2]}: {failure}",
+        f"no {what} responds at {url.partition('://')[2]}: {failure}",
         hint=f"start it, or change `{setting}` under [spark] in arco.toml",
         permanent=True,
     )
@@ -216,7 +216,7 @@ def _write_no_checksums(session: SparkSession) -> None:
 # -- a JVM that has ended -----------------------------------------------------------------
 
 
-def bury() -> None:
+def forget_jvm() -> None:
     """Make PySpark forget its JVM, which has ended. Never raises."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

@@ -82,13 +82,13 @@ def marked_line(sql: str, start: int, stop: int) -> str:
     line = sql.count("\n", 0, start) + 1
     begin = sql.rfind("\n", 0, start) + 1
     end = sql.find("\n", start)
-    whole = sql[begin : len(sql) if end < 0 else end].rstrip("\r")
-    before = whole[: start - begin]
-    marks = max(1, min(stop, begin + len(whole)) - start)
+    content = sql[begin : len(sql) if end < 0 else end].rstrip("\r")
+    before = content[: start - begin]
+    marks = max(1, min(stop, begin + len(content)) - start)
     gutter = " " * len(str(line))
     pad = "".join("\t" if sign == "\t" else " " for sign in before)
     return (
         f"line {line}, column {start - begin + 1}:\n"
-        f"  {line} | {whole}\n"
+        f"  {line} | {content}\n"
         f"  {gutter} | {pad}{'^' * marks}"
     ).replace("\t", _TAB)

@@ -1,13 +1,12 @@
-"""fsck: is everything there, whole, and consistent with everything else?
+"""fsck: checks that everything exists, is undamaged and consistent.
 
-It checks every kept generation: the hash chain, positions, domain manifests and
-files. A deep check reads all bytes once and compares checksums, and looks into the
-head's tables and the log. It changes nothing.
+It checks every kept generation: the hash chain, positions, domain manifests and files. A deep check
+reads all bytes once and compares checksums, and checks the head's tables and the log. It changes
+nothing.
 
-Whatever is damaged, there is a report: what cannot be read is a finding, and all
-that can be reached without it is still checked. If the newest generation cannot be
-read, the newest one that can takes its place. Only a store that cannot be listed
-ends in an error. Nothing comes from the caches of this process.
+There is always a report: an object that cannot be read is a finding, and everything else is still
+checked. If the newest generation cannot be read, the newest readable one is used. Only a store that
+cannot be listed is an error. Nothing comes from the caches of this process.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Checker:
         deep: bool = True,
         progress: Progress = silent,
     ) -> None:
-        # Not the manifests of the caller: those remember what they read before.
+        # Not the manifests of the caller, which are cached.
         self._manifests = Manifests(
             manifests.store, manifests.tenant, manifests.workspace, manifests.clock
         )
@@ -122,7 +121,7 @@ class Checker:
         log = self._log(head, heads)
         self._check_segments(log)
         referred = {*manifests, *files, *changes, *(ref.path for ref in log)}
-        self._bystanders(head, all_heads, referred)
+        self._check_other_objects(head, all_heads, referred)
         file_refs: list[FileRef | ChangesRef | SegmentRef] = [*files.values(), *log]
         file_refs += changes.values()
         return FsckReport(
@@ -169,7 +168,7 @@ class Checker:
         return numbers
 
     def _floor(self, listed: Sequence[int], quiet: bool = False) -> Floor:
-        """Which generations must be there; those that are, if nobody can tell."""
+        """Which generations must exist; those that do, if that is unknown."""
         highest = listed[-1] if listed else 1
         try:
             floor = self._manifests.floor()
@@ -365,7 +364,7 @@ class Checker:
             self._error("unreadable", ref.path, error.message)
 
     def _check_object(self, ref: FileRef | SegmentRef | ChangesRef) -> bytes | None:
-        """The bytes, if a deep check finds them right; None otherwise."""
+        """The bytes, if a deep check has verified them; None otherwise."""
         try:
             if not self._deep:
                 size = self._store.head(ref.path).size
@@ -443,9 +442,9 @@ class Checker:
             message = f"{count - DOUBLED_SHOWN} more events are in the log twice"
             self._error("doubled_event", paths.SEGMENTS, message)
 
-    # What lies around
+    # Other objects
 
-    def _bystanders(self, head: Head, heads: Sequence[Head], referred: set[str]) -> None:
+    def _check_other_objects(self, head: Head, heads: Sequence[Head], referred: set[str]) -> None:
         """Unconsumed, rejected, skipped, abandoned."""
         skipped: dict[str, int] = {}
         for generation in heads:

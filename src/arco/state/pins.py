@@ -1,8 +1,7 @@
 """Pins: generations that GC must keep, for a backup, a rollback, or a person.
 
-GC raises the floor before it looks at the pins. Whoever needs an old generation
-pins it first, and then looks at the floor. So either GC sees the pin, or the
-other one sees that it came too late; never neither.
+GC raises the floor before it reads the pins. A process that needs an old generation pins it first,
+and then reads the floor. So either GC sees the pin, or the process sees that it came too late.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class Pins:
             self._put_back(name, before)
             raise NotFound(
                 f"generation {generation} was collected",
-                hint=f"all from {floor.generation} on are kept; `servo admin snapshot history` "
-                "lists the older ones that are",
+                hint=f"all from {floor.generation} on are kept; `servo admin snapshot --history N` "
+                "lists older ones that are kept",
             )
         return pin
 
@@ -77,7 +76,7 @@ class Pins:
         return read_pins(self._store)
 
     def active(self, now: datetime | None = None) -> list[Pin]:
-        """The pins that hold at a time of the store's clock, by default about now."""
+        """The pins that are valid at a time of the store's clock, by default about now."""
         now = now or self._store_clock.estimate()
         return [pin for pin in self.all() if pin.expires_at is None or pin.expires_at > now]
 

@@ -50,10 +50,10 @@ def _jump(before: int, after: int) -> Corrupt:
 
 
 def voided(rows: Sequence[SegmentRow]) -> list[Span]:
-    """Positions that rollbacks have taken back, as inclusive spans, newest first.
+    """Positions that rollbacks have undone, as inclusive spans, newest first.
 
-    A rollback that was itself rolled back counts for nothing. Rollbacks come after what they
-    take back: of the segments from a position on, this is right for what follows it.
+    A rollback that was itself rolled back does not count. Rollbacks come after what they undo: with
+    the segments from a position on, the result is correct for later positions.
     """
     spans: list[Span] = []
     for row in reversed(rows):

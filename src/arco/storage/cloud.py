@@ -314,7 +314,7 @@ def _mapped(error: Exception, path: str) -> Error:
         case Error():
             return error
         case FileNotFoundError():
-            return NotFound(f"{path} does not exist", hint="or its bucket does not")
+            return NotFound(f"{path} does not exist", hint="check that its bucket exists too")
         case exceptions.AlreadyExistsError() | exceptions.PreconditionError():
             return AlreadyExists(f"{path} exists")
         case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError():
@@ -322,7 +322,7 @@ def _mapped(error: Exception, path: str) -> Error:
         case exceptions.InvalidPathError() | exceptions.NotSupportedError():
             return Invalid(reason)
         case exceptions.BaseError():
-            return Unavailable(reason, hint="the store did not answer as expected; try again")
+            return Unavailable(reason, hint="the store did not respond as expected; try again")
     raise error
 
 

@@ -39,8 +39,7 @@ def parquet_files(store: Store, folder: str) -> list[ObjectMeta]:
 
 
 def read_footers(store: Store, folder: str) -> list[Footer]:
-    """The footers of a folder's files, in the order of their names. Raises Corrupt for other
-    files."""
+    """The footers of a folder's files, in the order of names. Raises Corrupt for other files."""
     return parallel.each(store, lambda meta: read_footer(store, meta), parquet_files(store, folder))
 
 

@@ -29,8 +29,7 @@ _BUSY = (429, 502, 503, 504)
 
 
 def checked_api_url(url: str) -> str:
-    """The URL of an API. Raises Invalid for an invalid URL, or one that would send a token
-    unencrypted."""
+    """The URL of an API. Raises Invalid, also if a token would be sent unencrypted."""
     parts = urlsplit(url)
     is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
     if parts.scheme not in ("https", "http") or not parts.hostname:
@@ -113,7 +112,7 @@ class HttpClient:
             if not may_repeat or left <= 0 or self._closed:
                 if answer is not None:
                     return answer
-                raise Unavailable(problem, hint="the server did not answer; try again")
+                raise Unavailable(problem, hint="the server did not respond; try again")
             self._clock.sleep(min(left, max(pause_s, _retry_after(answer))))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

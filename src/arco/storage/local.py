@@ -199,8 +199,7 @@ class LocalStore:
         return self._signer.sign(path, expiry)
 
     def sweep(self, older_than: timedelta, prefix: str = "") -> int:
-        """Remove temporary files that crashes left, and empty directories; returns the number of
-        files.
+        """Remove temporary files of crashes, and empty directories; returns the number of files.
 
         `older_than` must be longer than any write takes. Ages are by the file system's clock, which
         may be that of another machine. `prefix` is empty, or a directory with a trailing slash:

@@ -70,8 +70,7 @@ class Outage:
         """The last one that is over."""
 
     def failed(self, error: Error) -> float:
-        """Record a failure; returns the pause before the next try. Raises errors that waiting does
-        not fix."""
+        """Record a failure; returns the pause before the next try. Raises permanent errors."""
         passes = self._reached or isinstance(error, PASSING)
         if not self._patient and (isinstance(error, Unreadable) or not passes):
             raise error

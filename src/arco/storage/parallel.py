@@ -61,8 +61,7 @@ def in_portions(
     progress: Callable[[int, int], None],
     size: int = 256,
 ) -> Iterator[B]:
-    """`each` for many items, `size` at a time. `progress` is called with the number that is
-    done."""
+    """`each` for many items, `size` at a time. `progress` gets the number that is done."""
     for start in range(0, len(items), size):
         portion = items[start : start + size]
         yield from each(store, call, portion)

@@ -62,7 +62,7 @@ class Signer:
 
     def sign(self, path: str, expiry: timedelta) -> str:
         if not timedelta(0) < expiry <= _MAX_EXPIRY:
-            raise Invalid(f"a signed URL cannot live for {expiry}", hint="use up to seven days")
+            raise Invalid(f"a signed URL cannot be valid for {expiry}", hint="use up to seven days")
         expires = str(math.ceil(_unix(self._clock.now() + expiry)))
         values = (expires, self._current.id, _signature(self._current.secret, path, expires))
         query = urlencode(dict(zip(_PARAMETERS, values, strict=True)))

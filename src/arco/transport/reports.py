@@ -138,12 +138,12 @@ class Reports:
         """Append events; in halves if the log refuses the batch. After an error the rest waits."""
         batches: list[AppendedBatch] = []
         parts = [reports]
-        again = self._unknown[0] if self._unknown is not None else ""
+        repeated = self._unknown[0] if self._unknown is not None else ""
         self._unknown = None
         while parts:
             part = parts.pop(0)
             events = [event for event, _ in part]
-            batch, again = again or self._ledger.new_batch(), ""
+            batch, repeated = repeated or self._ledger.new_batch(), ""
             try:
                 self._ledger.append(events, batch=batch, notify=False)
                 batches.append(AppendedBatch(batch, events))

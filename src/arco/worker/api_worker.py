@@ -151,5 +151,5 @@ class ApiWorker:
     def _access(self, request: TaskRequest) -> TaskAccess:
         task = self.claims.of_attempt(request.attempt_id)
         if task is None:  # it was released meanwhile
-            raise Unavailable(f"the claim on attempt {request.attempt_id} is gone")
+            raise Unavailable(f"the claim on attempt {request.attempt_id} has ended")
         return TaskAccess(task.access, task.version)

@@ -127,7 +127,7 @@ class Attempt:
     def run(self) -> TaskResult:
         try:
             self._read_lists()
-            with self._spark.taken():
+            with self._spark.open_scope():
                 result = self._worked()
         except (Exception, TaskTimeout) as error:
             result = self._failed(error)
@@ -135,8 +135,7 @@ class Attempt:
         return msgspec.structs.replace(result, usage=self._meter.usage())
 
     def _read_lists(self) -> None:
-        """Read the complete lists of inputs. Long lists are objects that the signed envelope refers
-        to."""
+        """Read complete lists of inputs: long ones are objects that the envelope refers to."""
         request = self._request
         if not any(ref.listed_in for ref in (*request.inputs, *request.references)):
             return

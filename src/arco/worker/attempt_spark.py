@@ -66,7 +66,7 @@ class AttemptSpark:
         """Until the function reports its own."""
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
+    def open_scope(self) -> Iterator[None]:
         """Within this context the attempt can have a session."""
         if self._host is None:
             yield
@@ -97,8 +97,7 @@ class AttemptSpark:
             yield
 
     def _usage(self, task: SparkTask) -> SparkUsage | None:
-        """After an interruption, an answer may be unread on this thread's connection: another
-        thread asks."""
+        """After an interruption another thread asks: an answer may be unread on this one."""
         if not self._stopping.interrupted and not self._broken_off:
             return task.usage()
         asking = threading.Thread(target=task.usage, name="spark-usage", daemon=True)

@@ -33,8 +33,7 @@ _decoder = msgspec.json.Decoder(OutputCommit)
 def commit_output(
     store: Store, request: TaskRequest, commit: OutputCommit
 ) -> tuple[OutputCommit, bool]:
-    """The task's output, and whether it is another attempt's. Raises Unavailable if that is
-    unknown."""
+    """The task's output, and whether it is another attempt's. Unavailable if unknown."""
     path = _marker(request)
     body = seal(canonical.encode(commit))
     unknown: Unavailable | None = None

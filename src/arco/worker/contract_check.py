@@ -57,8 +57,7 @@ def compared(
 def _compared(
     packed: str, output: tuple[ColumnInfo, ...], dimensions: tuple[str, ...]
 ) -> tuple[tuple[SchemaChange, ...], tuple[str, ...]]:
-    """The broken promises about columns, and the accepted ones. Cached: tasks of an asset mostly
-    have the same."""
+    """The broken promises about columns, and the accepted ones. Cached for equal tasks."""
     promised = unpacked_promise(packed)
     columns = with_dimensions(actual_columns(output), dimensions)
     every = broken(msgspec.structs.replace(promised, excused=()), columns)

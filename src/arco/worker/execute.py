@@ -194,8 +194,7 @@ class Executor:
             process_log.warning("the trace of %s is not written: %s", request.asset, error)
 
     def _done_before(self, request: TaskRequest, again: bool) -> OutputCommit | None:
-        """The output that another attempt or delivery has committed. The first one does not
-        look."""
+        """The output that another attempt or delivery committed. The first does not look."""
         try:
             check_request(request, tenant=self._tenant, workspace=self._workspace)
         except (Denied, Invalid) as error:
@@ -246,8 +245,7 @@ class Executor:
         return _SlotRun(result, supervision.answer, slot.is_over)
 
     def _check_spark(self, request: TaskRequest) -> None:
-        """Spark opens files itself: it needs direct access to the store, which an API server does
-        not give."""
+        """Spark opens files itself: it needs the store, which an API server does not give."""
         needed = request.engine == "spark" or request.kind == "sql"
         if needed and isinstance(self._store, HttpStore) and not self._store.data_url:
             raise failed(
@@ -259,8 +257,7 @@ class Executor:
             )
 
     def _resolved(self, request: TaskRequest, control: Control, log: LogCapture) -> dict[str, str]:
-        """The task's secrets. From here on its log is redacted. Slots of other tasks do not get
-        them."""
+        """The task's secrets, for its slot alone. From here on its log is redacted."""
         if self._private is not None:
             self._slots.hide(self._private())
             self._private = None

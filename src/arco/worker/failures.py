@@ -42,8 +42,7 @@ Redact = Callable[[str], str]
 
 
 class TaskTimeout(BaseException):
-    """Raised in the task's thread after the timeout. Not an Exception, so that user code does not
-    catch it."""
+    """Raised in the task's thread after the timeout. `except Exception` does not catch it."""
 
     def __init__(self, message: str = "the task took longer than its timeout") -> None:
         super().__init__(message)
@@ -146,7 +145,7 @@ def classify(
     asset's declaration. Texts are redacted before they are cut, so that no part of a secret is
     left.
     """
-    info = _unrequested_termination(_understood(error, spark, folder))
+    info = _unrequested_termination(_classified(error, spark, folder))
     if request is not None and request.sensor is not None and info.hint == _USER_HINT:
         info = msgspec.structs.replace(info, hint=_SENSOR_HINT.format(name=request.asset))
     file, line = _place(error, folder)
@@ -162,7 +161,7 @@ def classify(
     )
 
 
-def _understood(error: BaseException, spark: SparkFailure | None, folder: Path | None) -> ErrorInfo:
+def _classified(error: BaseException, spark: SparkFailure | None, folder: Path | None) -> ErrorInfo:
     if isinstance(error, TaskFailed):
         return error.info
     failure = spark or translate(error)
@@ -170,8 +169,7 @@ def _understood(error: BaseException, spark: SparkFailure | None, folder: Path |
 
 
 def _unrequested_termination(info: ErrorInfo) -> ErrorInfo:
-    """A Spark job that was cancelled without a request. Requested cancellations raise our own
-    exceptions."""
+    """A Spark job that others cancelled. Our own cancellations raise other exceptions."""
     if info.code != "cancelled.spark":
         return info
     return msgspec.structs.replace(

@@ -32,10 +32,10 @@ from servo.sensor import RunRequest, SensorContext, SensorResult
 class SensorAttempt:
     """Runs once, in the main thread."""
 
-    def __init__(self, given: Assignment) -> None:
-        self._shared, self._request, self._stopping, self._loader, self._secrets = given
-        self._redact = given.redact
-        self._meter = Meter(given.shared.clock)
+    def __init__(self, assignment: Assignment) -> None:
+        self._shared, self._request, self._stopping, self._loader, self._secrets = assignment
+        self._redact = assignment.redact
+        self._meter = Meter(assignment.shared.clock)
 
     def run(self) -> tuple[TaskResult, SensorAnswer | None]:
         answer: SensorAnswer | None = None

@@ -44,7 +44,7 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
     position = int(cursor)
     if position > snapshot.position:
         raise Invalid(
-            f"the cursor {cursor} is beyond the log of {workspace}, which ends at "
+            f"the cursor {cursor} is after the end of the log of {workspace}, which ends at "
             f"{snapshot.position}",
             hint="reset the sensor: servo sensors reset",
         )

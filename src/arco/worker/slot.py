@@ -100,7 +100,7 @@ class _Slot:
         with stopping.listening():
             self._before = _process_state()
             secrets = SecretValues(task.secrets)
-            assignment = Assignment(self._given(task), task.request, stopping, loader, secrets)
+            assignment = Assignment(self._shared_of(task), task.request, stopping, loader, secrets)
             answer = None
             if task.request.sensor is None:
                 result = Attempt(assignment).run()
@@ -113,8 +113,8 @@ class _Slot:
         if not reusable:
             os._exit(0)
 
-    def _given(self, task: messages.Task) -> Shared:
-        """The assignment of the task; with a task token, its store is limited to that token."""
+    def _shared_of(self, task: messages.Task) -> Shared:
+        """The state that a task shares; with a task token, its store is limited to that."""
         shared = self._shared
         if not isinstance(shared.store, HttpStore):
             return shared
@@ -185,7 +185,7 @@ class _SparkLink:
     frames: messages.Frames
 
     def address(self) -> JvmAddress:
-        answer = self.ask(messages.SparkWanted())
+        answer = self.ask(messages.SparkRequested())
         assert isinstance(answer, messages.SparkAddress)
         if answer.unavailable:
             raise SparkUnavailable(answer.unavailable, hint=answer.hint, permanent=answer.permanent)
@@ -264,8 +264,7 @@ def _resident_pages() -> int:
 
 
 def _flush() -> None:
-    """Flush the streams of Python and of C, so that all output is in the pipes before the
-    result."""
+    """Flush the streams of Python and C: all output is in the pipes before the result."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

@@ -88,9 +88,8 @@ class LogLine(Struct, frozen=True, tag=True):
     text: str
 
 
-class SparkWanted(Struct, frozen=True, tag=True):
-    """Answered by a SparkAddress. Spark is started if needed; that time does not count for the
-    task."""
+class SparkRequested(Struct, frozen=True, tag=True):
+    """Answered by a SparkAddress. Spark is started if needed; this is not the task's time."""
 
 
 class SparkJoined(Struct, frozen=True, tag=True):
@@ -113,7 +112,7 @@ class Done(Struct, frozen=True, tag=True):
     """Of a sensor that was evaluated."""
 
 
-FromSlot = SlotProgress | LogLine | SparkWanted | SparkJoined | SparkDoubted | Done
+FromSlot = SlotProgress | LogLine | SparkRequested | SparkJoined | SparkDoubted | Done
 
 
 # -- supervisor and slot host -------------------------------------------------------------

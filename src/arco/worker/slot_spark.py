@@ -65,7 +65,7 @@ class GuestSpark:
                 self._start_s += self._clock.monotonic() - self._asked_at
                 self._asked_at = None
 
-    def tell_status(self, port: int) -> None:
+    def send_status(self, port: int) -> None:
         host = self._host
         if host is not None:
             self._answer(lambda: messages.SparkStatus(*host.status(port)))
@@ -77,7 +77,7 @@ class GuestSpark:
             try:
                 answer = ask()
             except Exception as error:
-                log.exception("Spark could not be asked")
+                log.exception("Spark did not answer")
                 answer = messages.SparkAddress(unavailable=f"{type(error).__name__}: {error}")
             self._slot.send(answer)
 

@@ -317,8 +317,7 @@ class SlotPool:
         return self._host.fork(setup, artifact)
 
     def give_back(self, slot: Slot) -> None:
-        """Keep the slot for the next task of its artifact if it is reusable, and end it
-        otherwise."""
+        """Keep a reusable slot for the next task of its artifact, and end any other."""
         reusable = slot.reusable and not slot.is_over
         slot.idle_since = self._clock.monotonic()
         with self._lock:

@@ -107,12 +107,12 @@ class Supervision:
             case messages.LogLine(level, text):
                 self._slot.drain(self._log.write)  # what was printed before it
                 self._log.line(level, text)
-            case messages.SparkWanted():
+            case messages.SparkRequested():
                 self._spark.supply()
             case messages.SparkJoined(tags):
                 self._spark.tags = tags
             case messages.SparkDoubted(port):
-                self._spark.tell_status(port)
+                self._spark.send_status(port)
 
     # -- ending ---------------------------------------------------------------------------
 

@@ -110,18 +110,18 @@ class Identity(Struct, frozen=True, tag="identity", gc=False):
 
 
 class Window(Struct, frozen=True, tag="window", gc=False):
-    """From `start` to `end` periods away, both included: (-6, 0) is the last seven."""
+    """Periods from `start` to `end` relative to this one, inclusive: (-6, 0) is the last seven."""
 
     start: int
     end: int
 
 
 class AllUpstream(Struct, frozen=True, tag="all", gc=False):
-    """Every partition there is."""
+    """All partitions that are materialized, or are in the same plan."""
 
 
 class Latest(Struct, frozen=True, tag="latest", gc=False):
-    """The greatest one that has been materialized, or is in the same plan."""
+    """The greatest partition that is materialized, or is in the same plan."""
 
 
 class TimeWindow(Struct, frozen=True, tag="time_window", omit_defaults=True, gc=False):
@@ -192,7 +192,7 @@ PRESETS: Final[dict[Preset, dict[Severity, Action]]] = {
 
 
 class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What follows from a failed check, by its severity: a preset, and exceptions from it."""
+    """The action for a failed check, by its severity: a preset, and exceptions from it."""
 
     preset: Preset = "strict"
     info: Action | None = None
@@ -208,16 +208,15 @@ class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Which versions of a partition are kept besides the current one. Garbage collection deletes
-    the others.
+    """Which versions of a partition are kept besides the current one; gc deletes the others.
 
     A version is kept as long as one of the two holds. Neither given: all are kept.
     """
 
     versions: int = 0
-    """So many of the newest good ones, the current one included."""
+    """Number of newest good versions that are kept, including the current one."""
     days: int = 0
-    """Those that were current within so many days."""
+    """Versions that were current within this number of days are kept."""
 
 
 class Compatibility(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -238,7 +237,7 @@ class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Empty: the age counts at any time. Otherwise at these times only, in `timezone`."""
     timezone: str = "UTC"
     request_run: bool = False
-    """Whether a stale asset asks for a run."""
+    """Whether a stale asset requests a run."""
 
 
 class SlaSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -276,7 +275,7 @@ class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     cpu: int = 1
     """Slots of the worker."""
     memory_mib: int = 0
-    """Of the worker's memory; 0: no limit. A task that uses more fails. Spark's is not counted."""
+    """Memory of the worker; 0: no limit. A task that uses more fails. Spark's is not counted."""
     priority: int = 0
     """Higher priorities go first."""
     pool: str | None = None

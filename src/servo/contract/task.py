@@ -184,8 +184,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     previous: MaterializationRef | None = None
     """The partition's good version when this was sent."""
     columns: tuple[ColumnDef, ...] = ()
-    """As declared: types, personal data, and lineage, which takes precedence over traced
-    lineage."""
+    """As declared: types, personal data, and lineage, which replaces traced lineage."""
     extra: Extra = "allow"
     """What happens with columns that are not declared, if others are."""
     personal: PersonalRule | None = None

@@ -128,8 +128,8 @@ def _asset_flaws(contract: Contract, asset: Asset) -> Iterator[Flaw]:
             yield Flaw(f"promises the unknown column {name!r}", hint)
     if contract.freshness and asset.freshness and contract.freshness != asset.freshness:
         yield Flaw(
-            "promises another freshness than the asset has",
-            "leave freshness= of the asset out: the contract's holds",
+            "promises a different freshness than the asset declares",
+            "remove freshness= from the asset: that of the contract is used",
         )
     yield from retention_flaws(contract.retention, asset.retention)
 

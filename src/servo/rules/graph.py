@@ -67,7 +67,7 @@ def no_cycles(assets: Sequence[Asset]) -> Iterator[Problem]:
     for cycle in _cycles(upstream):
         turned = _from_least(cycle)
         message = f"cycle: {' -> '.join([*turned, turned[0]])}"
-        hint = "each reads the next; one of them must not"
+        hint = "each asset reads the next one; remove one of these inputs"
         yield Problem.at(by_key[turned[0]].code, message, hint, turned[0])
 
 

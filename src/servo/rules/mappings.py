@@ -40,7 +40,7 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
         for each in asset.inputs:
             if each.is_pinned and not each.parameter:
                 message = f"deps names a version of {each.asset}"
-                hint = "deps= only waits; pass the data of a version with ins="
+                hint = "deps= only waits for the asset; use ins= to read a version"
                 yield Problem.at(asset.code, message, hint, asset.key)
             upstream = by_key.get(each.asset)
             if upstream is None or (upstream is asset and not own_past(each, asset)):
@@ -151,7 +151,7 @@ def _here(source: Dimension, target: Dimension) -> str:
 
 
 def _grain(dimension: Dimension) -> str:
-    return f"by {dimension.every}" if isinstance(dimension, TimeDimension) else "not of time"
+    return f"by {dimension.every}" if isinstance(dimension, TimeDimension) else "not by time"
 
 
 def _window_flaws(
@@ -159,7 +159,7 @@ def _window_flaws(
 ) -> Iterator[Flaw]:
     name = source.name
     if not isinstance(source, TimeDimension):
-        yield Flaw(f"a window over {name!r}, which is not a dimension of time", _WITHOUT_WINDOW)
+        yield Flaw(f"a window over {name!r}, which is not a time dimension", _WITHOUT_WINDOW)
         return
     if window.start > window.end:
         hint = f"write window({window.end}, {window.start})"
@@ -179,7 +179,7 @@ def _time_window_flaws(
 ) -> Iterator[Flaw]:
     name, times = source.name, _times(asset)
     if not isinstance(source, TimeDimension):
-        message = f"a time window over {name!r}, which is not a dimension of time"
+        message = f"a time window over {name!r}, which is not a time dimension"
         yield Flaw(message, _WITHOUT_WINDOW)
     elif not times:
         message = f"a time window over {name!r}, and {asset.key} is not partitioned by time"
@@ -192,7 +192,7 @@ def _time_window_flaws(
         yield Flaw(message, hint)
     elif followed not in times:
         hint = did_you_mean(followed, times) or f"it has {', '.join(times)}"
-        yield Flaw(f"{asset.key} has no dimension of time {followed!r}", hint)
+        yield Flaw(f"{asset.key} has no time dimension {followed!r}", hint)
     else:
         target = next(each for each in asset.partitions if each.name == followed)
         yield from _unit_flaws(source, target)

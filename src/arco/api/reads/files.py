@@ -87,7 +87,7 @@ class FilesAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_files(view: View, visible: Visible, parameters: TableFilesParameters) -> FilesAnswer:
-    """List the files of each table, and the SQL that makes the table of them."""
+    """List the files of each table, and the SQL that combines them into the table."""
     require_all(visible)
     chosen = parameters.table
     names = sorted(name for name in view.tables if not name.startswith(_HIDDEN_DOMAIN))
@@ -190,7 +190,7 @@ def no_file(path: str) -> NotFound:
 
 
 class ChangeFiles:
-    """The files with the changes of tables, which are made when somebody asks. Bounded."""
+    """The files with the changes of tables, created on request. A bounded cache."""
 
     def __init__(self) -> None:
         self._cache: OrderedDict[str, bytes] = OrderedDict()

@@ -62,7 +62,7 @@ def is_shown(path: str, *, see_all: bool) -> bool:
 
 
 class ObjectsParameters(AtParameters, frozen=True, kw_only=True):
-    prefix: Annotated[str, Meta(min_length=1, max_length=500, description="What paths begin with.")]
+    prefix: Annotated[str, Meta(min_length=1, max_length=500, description="The prefix of paths.")]
     start_after: Annotated[str, Meta(max_length=500, description="Only paths after this.")] = ""
 
 
@@ -95,14 +95,14 @@ def _metas(view: View, prefix: str, start_after: str | None) -> Iterator[ObjectM
         yield from VisibleObjects(RowVisibility(view, view.sees_runs_of)).list(prefix, start_after)
         return
     if not prefix.startswith(_NAMED):
-        raise NotFound(f"no objects that begin with {prefix} are handed out")
+        raise NotFound(f"objects that begin with {prefix} are not available")
     for meta in view.store.list(prefix, start_after):
         if view.sees_security or not meta.path.startswith(_HIDDEN):
             yield meta
 
 
 class ShownObjects:
-    """The objects as a caller may have them. What is made for that is kept, within bounds."""
+    """The objects as a caller may read them. Computed ones are cached, within bounds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -111,7 +111,7 @@ class ShownObjects:
         self._lock = threading.Lock()
 
     def get(self, path: str, *, see_all: bool) -> bytes:
-        """Raises NotFound for what is not handed out, as for what is not there."""
+        """Raises NotFound for objects that are not shown, as for missing ones."""
         if not is_shown(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
         if see_all or not _is_redacted(path):
@@ -179,7 +179,7 @@ def part_of(path: str, raw: bytes, start: int, length: int) -> bytes:
 
 
 def _is_redacted(path: str) -> bool:
-    """Whether an object may tell of keys, roles or the audit log besides other things."""
+    """Whether an object may contain keys, roles or the audit log besides other things."""
     return path.startswith(_CHANGES) or paths.root_generation(path) is not None
 
 

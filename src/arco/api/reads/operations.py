@@ -104,8 +104,7 @@ class LimitsBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def get_limits(view: View, visible: Visible, parameters: AtParameters) -> LimitsBody:
-    """Show the limits of the workspace with their values, what is in use, and whether all dispatch
-    is paused."""
+    """Show the limits of the workspace with values and use, and whether dispatch is paused."""
     require_everything(visible, "limits")
     return limits_body(view)
 

@@ -186,8 +186,8 @@ def explain_automation(
 ) -> AutomationExplanation:
     """Show why partitions of an asset would run now, or what they wait for.
 
-    `runs`: an orchestrator asks for it, of on_cron at the next tick. `waits`: there is a cause, or
-    may be, and something is not ready. `idle`: there is no cause.
+    `runs`: an orchestrator requests it now, or with on_cron at the next tick. `waits`: there is or
+    may be a cause, but an input is not ready. `idle`: there is no cause.
     """
     require_asset(visible, parameters.asset)
     key = str(AssetKey.parse(parameters.asset))

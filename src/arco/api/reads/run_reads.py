@@ -190,7 +190,7 @@ def require_task(view: View, visible: Visible, run_id: str, task_id: str) -> Tas
 class LogParameters(TaskParameters, frozen=True, kw_only=True):
     attempt: Annotated[int, Meta(ge=1, le=1000)] | None = None
     start: Annotated[
-        int, Meta(ge=0, le=1 << 40, description="The first byte; `end` of the answer before.")
+        int, Meta(ge=0, le=1 << 40, description="The first byte; `end` of the previous response.")
     ] = 0
     length: Annotated[int, Meta(ge=1, le=MAX_LOG_BYTES)] = MAX_LOG_BYTES // 4
 

@@ -29,7 +29,7 @@ Pairs = Annotated[dict[str, Annotated[str, Meta(max_length=5_000)]], Meta(max_le
 
 
 class DetailsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is absent stays as it is; lists and maps are replaced as a whole."""
+    """Absent fields do not change; lists and maps are replaced as a whole."""
 
     description: Text | None = None
     owners: Owners | None = None
@@ -204,7 +204,7 @@ def asset_after(writing: Writing, asset: str, outcome: Acknowledged) -> WriteAns
 
 
 class GovernBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Values to set and to withdraw. What is not named stays; what code says stays."""
+    """Values to set and to withdraw. Other values, and those in code, do not change."""
 
     subject: Annotated[str, Meta(min_length=1, max_length=1500)]
     """A namespace, an asset, or a column: `sales`, `sales.orders`, `sales.orders.email`."""
@@ -286,7 +286,7 @@ def add_edge(writing: Writing, parameters: NoParameters, body: EdgeBody) -> Writ
 def remove_edge(
     writing: Writing, parameters: NoParameters, body: EdgeRefBody
 ) -> WriteAnswer[EdgeAnswer]:
-    """Remove an edge that somebody has added."""
+    """Remove a manual lineage edge."""
     source, target = _ends(writing, body)
     done = writing.commands.lineage.remove(source, target)
     return WriteAnswer(EdgeAnswer(replayed=done.replayed), done.generation)

@@ -51,7 +51,7 @@ class DeployOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 class ValidateBody(DeployOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     manifest: msgspec.Raw
-    """As `servo build` writes it."""
+    """As `servo deploy --dry-run --json` prints it under `manifest`."""
 
 
 class DeployBody(ValidateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,7 +115,7 @@ def validate_deployment(
 def create_deployment(
     writing: Writing, parameters: NoParameters, body: DeployBody
 ) -> WriteAnswer[DeployedBody]:
-    """Deploy a manifest and the source that it was made from."""
+    """Deploy a manifest and its source."""
     manifest = _manifest(writing, body.manifest)
     check_artifact(body.source)
     id = id_of_key(writing.key) if writing.key else ""
@@ -267,7 +267,7 @@ class NotificationWriteParameters(Parameters, frozen=True, kw_only=True):
 def retry_notification(
     writing: Writing, parameters: NotificationWriteParameters, body: NoBody
 ) -> WriteAnswer[NotificationRow]:
-    """Send a notification again that FAILED."""
+    """Retry a FAILED notification."""
     if not writing.visible.all:
         raise Denied("notifications need a role on the whole workspace")
     writing.allow_workspace()

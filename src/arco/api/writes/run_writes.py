@@ -111,7 +111,7 @@ def allow_namespaces(writing: Writing, namespaces: Iterable[str]) -> None:
 def trigger_run(
     writing: Writing, parameters: NoParameters, body: TriggerBody
 ) -> WriteAnswer[RequestedBody]:
-    """Ask for a run, which an orchestrator plans and starts.
+    """Request a run, which an orchestrator plans and starts.
 
     With an Idempotency-Key the same request starts one run, however often it is sent.
     """

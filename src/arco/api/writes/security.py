@@ -40,7 +40,7 @@ class CreatedKeyBody(msgspec.Struct, frozen=True, kw_only=True):
 def create_api_key(
     writing: Writing, parameters: NoParameters, body: NewKeyBody
 ) -> WriteAnswer[CreatedKeyBody]:
-    """Create an API key. Its text is in the answer, and nowhere else."""
+    """Create an API key. Only this response contains it."""
     for namespace in body.namespaces:
         require_namespace(writing.visible, namespace)
     created = writing.commands.security.create_key(
@@ -91,7 +91,7 @@ class RoleChangedBody(msgspec.Struct, frozen=True, kw_only=True):
 def grant_role(
     writing: Writing, parameters: NoParameters, body: GrantBody
 ) -> WriteAnswer[RoleChangedBody]:
-    """Give a role, in place of the one that the subject has there."""
+    """Grant a role. It replaces the role that the subject has in the same place."""
     if body.namespace:
         require_namespace(writing.visible, body.namespace)
     outcome = writing.commands.security.grant(
@@ -106,7 +106,7 @@ def grant_role(
 def revoke_role(
     writing: Writing, parameters: NoParameters, body: RoleBody
 ) -> WriteAnswer[RoleChangedBody]:
-    """Take a role away."""
+    """Revoke a role."""
     if body.namespace:
         require_namespace(writing.visible, body.namespace)
     outcome = writing.commands.security.revoke(

@@ -37,10 +37,12 @@ def anti_entropy(
     board: Board, now: datetime, timing: Timing, missing: Collection[str]
 ) -> list[Enqueue | LoseAttempt]:
     """`missing` are attempts that the queue does not have."""
-    return [_again(task) for task in unstarted(board, now, timing) if task.attempt_id in missing]
+    return [
+        _redelivered(task) for task in unstarted(board, now, timing) if task.attempt_id in missing
+    ]
 
 
-def _again(task: TaskRow) -> Enqueue | LoseAttempt:
+def _redelivered(task: TaskRow) -> Enqueue | LoseAttempt:
     if task.redelivery < MAX_REDELIVERIES:
         return Enqueue(task.run_id, task.task_id, task.attempt_id, task.redelivery + 1)
     reason = (

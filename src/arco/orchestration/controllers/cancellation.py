@@ -36,13 +36,13 @@ def cancellation(
         if run.state != RunState.CANCELLING:
             continue
         actions.append(Interrupt(task.run_id, task.attempt_id))
-        reason = _given_up(run, task, now - since.get(run.run_id, now), timing)
+        reason = _lost_reason(run, task, now - since.get(run.run_id, now), timing)
         if reason:
             actions.append(LoseAttempt.of(task, reason))
     return sorted(actions, key=lambda action: action.attempt_id)
 
 
-def _given_up(run: RunRow, task: TaskRow, waited: timedelta, timing: Timing) -> str:
+def _lost_reason(run: RunRow, task: TaskRow, waited: timedelta, timing: Timing) -> str:
     """Why an attempt is lost; empty while it is waited for."""
     if task.state == TaskState.DISPATCHED:
         return "its run was cancelled before it started"

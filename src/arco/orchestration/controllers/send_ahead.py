@@ -1,5 +1,4 @@
-"""Enqueues tasks ahead of the commit: those that are ready by reports which are appended but not
-committed.
+"""Enqueues tasks ahead of the commit: those that appended reports make ready.
 
 Tasks that have ended by those reports free their places at once. Ready tasks of the board go first,
 by the rules of `ready_dispatch`; then those that the reports make ready, by the same rules. With

@@ -198,7 +198,7 @@ def _item(node: Node, children: list[Term]) -> Flow:
     """`array[n]`, from 0."""
     array, at = children
     if array.flow.parts is None:
-        return mixed([nested.taken(array.flow), at.flow])
+        return mixed([nested.part_of(array.flow), at.flow])
     return nested.chosen_by(nested.item(array.flow, _position(at.node)), at.flow)
 
 
@@ -216,7 +216,7 @@ def _value(node: Node, children: list[Term]) -> Flow:
     """`map[key]`."""
     mapping, key = children
     if mapping.flow.parts is None:
-        return mixed([nested.taken(mapping.flow), key.flow])
+        return mixed([nested.part_of(mapping.flow), key.flow])
     return nested.chosen_by(nested.value_at(mapping.flow, _literal(key.node)), key.flow)
 
 

@@ -248,12 +248,12 @@ class _Tracer:
         """Unknown code: any output may come from any input."""
         sides = side_by_side(children)
         function = node.get("functionExpr") or node.get("func")
-        given = (
+        source = (
             self._flow(function, sides.env(), outer)
             if isinstance(function, list)
             else merge(output.flow for output in sides.outputs)
         )
-        result = lift(given, TRANSFORMATION)
+        result = lift(source, TRANSFORMATION)
         flow = Flow(result.sources, max(result.doubt, LIKELY))
         return Relation(_outputs(node, [flow] * len(node["output"])), sides.influences)
 

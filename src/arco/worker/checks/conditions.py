@@ -22,7 +22,7 @@ LAST_DAY: Final = 2_932_896
 """The years 1 to 9999 in days since 1970."""
 
 
-def all_there(columns: Sequence[CheckColumn]) -> Condition:
+def no_nulls(columns: Sequence[CheckColumn]) -> Condition:
     """The condition that none of the columns is null."""
     return lambda sql: " AND ".join(f"{sql.column(each)} IS NOT NULL" for each in columns)
 

@@ -56,7 +56,7 @@ def compared(request: CheckRequest) -> Need:
     given, required = request.check.params["types"], request.check.params["required"]
     assert isinstance(given, list) and isinstance(required, list)
     declared = list(zip(request.check.columns, given, strict=True))
-    complaints = [*_undeclared(request), *_unlike(request, declared)]
+    complaints = [*_undeclared(request), *_mismatches(request, declared)]
     present = [column for name in required if (column := request.all.find(name))]
     nulls = {column: proofs.nulls(request.subject, column) for column in present}
     complaints += [
@@ -71,7 +71,7 @@ def compared(request: CheckRequest) -> Need:
     )
     unknown = [column for column, count in nulls.items() if count is None]
     if unknown and not complaints and not request.empty:
-        return FailingRows(conditions.all_there(unknown), expected)
+        return FailingRows(conditions.no_nulls(unknown), expected)
     actual = ", ".join(f"{field.name} {types.text_of(field.type)}" for field in request.all.schema)
     status: CheckStatus = "failed" if complaints else "passed"
     return ProvenFinding(Finding(status, expected, actual, "; ".join(complaints), method="footer"))
@@ -87,7 +87,7 @@ def _undeclared(request: CheckRequest) -> list[str]:
     return [f"{name!r} is not declared" for name in names]
 
 
-def _unlike(request: CheckRequest, declared: list[tuple[str, str]]) -> Iterator[str]:
+def _mismatches(request: CheckRequest, declared: list[tuple[str, str]]) -> Iterator[str]:
     """Declared columns that are missing, or of another type."""
     stored = {
         name.lower(): type for file in request.subject.files for name, type in types.stored(file)

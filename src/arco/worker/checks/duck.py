@@ -219,8 +219,7 @@ class DuckEngine:
         return f"CAST({value} AS {self._connection.from_arrow(empty).types[0]})"
 
     def _by_file(self, values: Sequence[str]) -> str:
-        """A value for each file, from one list: a CASE with a branch for each file takes long to
-        plan."""
+        """A value for each file, from a list: a CASE of many branches takes long to plan."""
         self._lists += 1
         name = f"list_{self._lists}"
         self._connection.execute(f"SET VARIABLE {name} = [{', '.join(values)}]")

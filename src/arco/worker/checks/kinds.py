@@ -89,11 +89,13 @@ class CheckRequest:
     def _find(self, name: str) -> CheckColumn:
         column = self.all.find(name)
         if column is None:
-            self.refuse(f"names the column {name!r}, which does not exist", meant(name, self.all))
+            self.refuse(
+                f"names the column {name!r}, which does not exist", suggestion(name, self.all)
+            )
         return column
 
 
-def meant(name: str, columns: Columns) -> str:
+def suggestion(name: str, columns: Columns) -> str:
     """A suggestion for a missing column."""
     return did_you_mean(name, columns.names) or f"there are {some(columns.names)}"
 
@@ -192,7 +194,7 @@ def _difference(expected: list[tuple[str, str]], actual: list[tuple[str, str]]) 
 def _not_null(request: CheckRequest) -> Need:
     expected = "no nulls"
     counts = [proofs.nulls(request.subject, column) for column in request.columns]
-    condition = conditions.all_there(request.columns)
+    condition = conditions.no_nulls(request.columns)
     if len(counts) == 1 or not any(counts):
         total = counts[0] if len(counts) == 1 else 0 if None not in counts else None
         if total == 0:
@@ -287,14 +289,16 @@ def _dense(request: CheckRequest) -> tuple[int, int] | None:
 
 def _accepted_values(request: CheckRequest) -> Need:
     request.expect(LISTED, "plain values")
-    given = request.check.params["values"]
-    assert isinstance(given, list)
-    expected = f"one of {some(given)}"
+    accepted = request.check.params["values"]
+    assert isinstance(accepted, list)
+    expected = f"one of {some(accepted)}"
     try:
-        condition = conditions.one_of(request.column, given)
+        condition = conditions.one_of(request.column, accepted)
     except Unsuitable as error:
         what = types.text_of(request.column.type)
-        request.refuse(f"accepts {some(given)} for {request.column.name!r}, {what}: one is {error}")
+        request.refuse(
+            f"accepts {some(accepted)} for {request.column.name!r}, {what}: one is {error}"
+        )
     if request.empty:
         return _all_fit(request, expected)
     return FailingRows(condition, expected)
@@ -316,7 +320,7 @@ def _references(request: CheckRequest) -> Need:
     columns = Columns(target)
     target_column = columns.find(name)
     if target_column is None:
-        hint = meant(name, columns)
+        hint = suggestion(name, columns)
         request.refuse(f"names the column {name!r} of {key}, which does not exist", hint)
     if target_column.family != request.column.family:
         own_type, target_type = (
