@@ -56,6 +56,8 @@ class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of history files: the first and the last day that it is for."""
     table: str = ""
     """Of a change file, which holds rows of several tables: whose rows are meant."""
+    index_bytes: int = 0
+    """So many of the footer's bytes come before it: the index of row groups, if it has one."""
 
 
 class TableChanges(msgspec.Struct, frozen=True, array_like=True):

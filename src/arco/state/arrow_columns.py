@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-
 ID_LENGTH = 26
 """Of a ULID. A shorter text may be a part of many others."""
 SEARCHED = 1_024
