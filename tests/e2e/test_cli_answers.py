@@ -84,7 +84,7 @@ def test_explain_tells_of_holds_and_of_what_is_empty_or_different(shop: Servo) -
     orders = shop.json("explain", "shop.orders", *SECOND)
     assert {each["kind"]: each["text"] for each in orders["observations"]} == {
         "empty": "shop.orders[date=2026-01-02] has no rows: "
-        "it reads no asset: its source gave none",
+        "it reads no asset: its source returned none",
         "different": "shop.orders[date=2026-01-02] differs from date=2026-01-01: "
         "0 rows instead of 4",
     }

@@ -12,6 +12,7 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.cli import app
+from arco.orchestration.plan import PlanRequest
 from tests.e2e.golden import check_golden, normalised
 
 
@@ -191,6 +192,48 @@ def totals() -> None:
     """How much that was."""
 '''
 
+CODE = r"""
+servo code shop.sums
+servo code shop.sums -p date=2025-01-07
+servo code shop.sums -p date=2025-01-07 --json
+servo code shop.sums --as-written
+servo code shop.orders
+servo code shop.sums -p date=2025-02-01
+servo code shop.sums -p region=eu
+servo code shop.sms
+servo runs task RUN shop.sums -p date=2025-01-02
+servo runs task RUN shop.sums -p date=2025-01-02 --sql
+servo runs task RUN shop.sums -p date=2025-01-02 --json
+servo runs task RUN shop.sums
+servo runs task RUN shop.orders -p date=2025-01-01 --sql
+servo runs task RUN shop.nothing
+"""
+
+QUERIES = '''
+from servo import asset, daily, sql_asset
+
+NAMESPACE = "shop"
+DAYS = daily("date", start="2025-01-01", end="2025-02-01")
+
+
+@asset(partitions=DAYS)
+def orders() -> None:
+    """What was ordered on a day."""
+
+
+sums = sql_asset(
+    "sums",
+    """
+SELECT shop, sum(amount) AS amount
+FROM {{ ref("orders") }}
+WHERE day = {{ partition("date") }} AND amount > {{ config("least") }}
+GROUP BY shop
+""",
+    partitions=DAYS,
+    config={"least": 100},
+)
+'''
+
 
 def type_all(terminal: Terminal, lines: str) -> None:
     for line in lines.strip().splitlines():
@@ -231,3 +274,14 @@ def test_session_with_a_project(terminal: Terminal) -> None:
     Path("shop.py").write_text(SHOP)
     type_all(terminal, FLOW)
     check_golden("session_flow.txt", terminal.text())
+
+
+def test_session_about_code(terminal: Terminal) -> None:
+    Path("shop.py").write_text(QUERIES)
+    type_all(terminal, "servo admin init --store lake --save\nservo deploy")
+    workspace = Workspace.open("lake", "default", "main", actor="ana")
+    days = ("date=2025-01-01..2025-01-02",)
+    request = PlanRequest(selection=("shop.*",), partitions=days, config={"least": "5"})
+    run = workspace.commands.orchestration.trigger(request)
+    type_all(terminal, CODE.replace("RUN", run.run_id))
+    check_golden("session_code.txt", terminal.text())

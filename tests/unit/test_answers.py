@@ -177,10 +177,10 @@ def test_each_command_of_a_remedy_is_known_to_read_or_to_change() -> None:
     changing = {"deploy", "quarantine approve", "quarantine release", "run", "runs retry"}
     assert named == past.AT_GENERATION | past.ANY_TIME | changing
     for command in past.AT_GENERATION:
-        words = tree()
+        group: Any = tree()
         for word in command.split():
-            words = words.commands[word]
-        assert "generation" in {parameter.name for parameter in words.params}, command
+            group = group.commands[word]
+        assert "generation" in {parameter.name for parameter in group.params}, command
 
 
 def test_a_run_is_explained_by_the_task_that_failed_first() -> None:

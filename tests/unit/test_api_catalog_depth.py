@@ -164,6 +164,31 @@ def test_a_schedule_shows_what_its_next_ticks_would_run(world: ApiWorld) -> None
     assert foreign.status_code == 404
 
 
+HOURLY = """
+from servo import *
+days = daily('date', start='2026-01-01')
+@asset(namespace='hours', partitions=days)
+def day() -> None: ...
+often = schedule('often', cron='0 */8 * * *', selection=[day], timezone='Europe/Berlin')
+"""
+
+
+def test_a_preview_of_each_tick_is_the_plan_of_that_time() -> None:
+    company = Company()
+    company.deploy(HOURLY, "hours")
+    world = ApiWorld(company.town.fresh())
+    ticks = world.owner.get("/schedules/hours/often/preview", count=9)["ticks"]
+    planned = []
+    for tick in ticks:
+        body = {"request": {"selection": ["hours.day"]}, "until": tick["at"]}
+        tasks = world.owner.post("/runs/plan", body).json()["spec"]["tasks"]
+        planned.append([[task["partition"], task["action"]] for task in tasks])
+    previewed = [[[t["partition"], t["action"]] for t in each["first_tasks"]] for each in ticks]
+    assert previewed == planned
+    assert 1 < len({str(each) for each in planned}) < len(planned)  # some ticks end the same days
+    world.close()
+
+
 def test_a_column_changes_where_it_has_the_version_that_was_read(world: ApiWorld) -> None:
     owner, path = world.owner, "/assets/sales.notes/columns"
     etag = owner.send("GET", "/governance", params={"subject": "sales.notes.text"}).headers["etag"]

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "runs cancel": ("cancel_run",),
     "runs retry": ("retry_run",),
     "runs resume": ENGINE,
+    "runs task": ("get_task_plan",),
     "runs logs": ("get_task_log",),
     "runs outputs": ("list_run_outputs",),
     "status": ("get_health_summary", "list_runs"),
@@ -78,6 +79,7 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "resume": ("resume_dispatch",),
     # Data
     "show": ("preview_data",),
+    "code": ("get_asset_code",),
     "partitions add": ("change_partition_keys",),
     "partitions remove": ("change_partition_keys",),
     "partitions list": ("list_dynamic_keys",),

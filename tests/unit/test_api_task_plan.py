@@ -1,4 +1,4 @@
-"""What was planned for a task, over HTTP: its reason, its code, its SQL, what it reads."""
+"""The code of an asset and of a task over HTTP, and what was planned for the task."""
 
 from __future__ import annotations
 
@@ -77,3 +77,52 @@ def test_inputs_that_the_caller_does_not_see_are_counted(world: ApiWorld, compan
     assert [each["asset"] for each in plan["inputs"]] == ["hr.salaries"]
     assert plan["hidden_inputs"] == 1
     assert "sales.total" not in plan["code"]
+
+
+# -- code of an asset -------------------------------------------------------------------------
+
+
+def test_query_of_an_asset_is_filled_in_for_the_chosen_partition(world: ApiWorld) -> None:
+    code = world.owner.get("/assets/books.sums/code", partition="date=2026-01-02")
+    assert code["sql"].splitlines()[0] == (
+        "SELECT shop, sum(amount) AS amount, DATE'2026-01-02' AS day"
+    )
+    assert (code["kind"], code["partition"], code["sql_problem"]) == ("sql", SUMS, "")
+    assert '{{ partition("date") }}' in code["code"]
+    assert code["config"]["without"] == "Bob's"
+
+
+def test_query_is_for_the_last_partition_by_default(world: ApiWorld) -> None:
+    assert world.owner.get("/assets/books.sums/code")["partition"] == "date=d:2026-01-04"
+    whole = world.owner.get("/assets/books.summary/code")
+    assert (whole["partition"], whole["sql"]) == (
+        "",
+        "SELECT sum(total) AS total FROM `@books.report`",
+    )
+
+
+def test_function_has_its_source_and_no_sql(world: ApiWorld) -> None:
+    code = world.owner.get("/assets/hr.report/code")
+    assert code["code"].lstrip().startswith(("def report(", "@asset"))
+    assert (code["kind"], code["sql"], code["sql_problem"]) == ("python", "", "")
+
+
+@pytest.mark.parametrize(
+    ("partition", "message"),
+    [
+        ("date=2031-01-01", "2031-01-01"),
+        ("date=2026-01-01..2026-01-02", "is not one partition"),
+        ("region=eu", "region"),
+    ],
+)
+def test_partition_that_the_asset_does_not_have_is_refused(
+    world: ApiWorld, partition: str, message: str
+) -> None:
+    refused = world.owner.send("GET", "/assets/books.sums/code", params={"partition": partition})
+    assert refused.status_code == 400
+    assert message in refused.json()["detail"]
+
+
+def test_code_of_an_asset_that_the_caller_does_not_see_is_not_found(world: ApiWorld) -> None:
+    refused = world.client(Role.VIEWER, "hr").send("GET", "/assets/books.sums/code")
+    assert refused.status_code == 404

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Route, ViewportSize, expect
 
 from tests.architecture.source import ROOT
 from tests.kit.api import ApiClient, ApiWorld, Company
@@ -83,13 +83,19 @@ def over_lines(lines: str, question: str) -> str:
     return f"WITH asset_lines AS (\n{lines}\n)\n{rest}"
 
 
+NARROW: ViewportSize = {"width": 390, "height": 800}
+SIDEWAYS = """() => [document.documentElement, document.querySelector('.main')]
+  .map(each => each.scrollWidth - each.clientWidth)"""
+"""By how much the page and its content are wider than the window. Tables scroll by themselves."""
+
+
 def settled(page: Page) -> None:
     """Wait until nothing on the page is a placeholder."""
     expect(page.locator(".skeleton")).to_have_count(0)
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_shows_its_heading_and_is_accessible(
+def test_page_shows_its_heading_is_accessible_and_fits_a_narrow_window(
     enter: Enter, company: Company, books: Books, path: str
 ) -> None:
     visit = enter()
@@ -116,6 +122,10 @@ def test_page_shows_its_heading_and_is_accessible(
         if each["impact"] in ("serious", "critical")
     ]
     assert serious == []
+    page.set_viewport_size(NARROW)
+    expect(page.get_by_role("button", name="Menu")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert page.evaluate(SIDEWAYS) == [0, 0]
 
 
 def test_hostile_text_is_shown_and_runs_nothing(enter: Enter) -> None:
@@ -318,6 +328,40 @@ def test_partitions_in_many_ranges_are_a_picture_that_the_server_makes(enter: En
     assert [url for url in visit.requests if "/partition-map" in url]
 
 
+@pytest.mark.parametrize(
+    ("path", "reads"),
+    [
+        ("/assets", ["/assets?page_size=50"]),
+        (
+            "/assets/sales.orders?view=partitions",
+            [
+                "/assets/sales.orders",
+                "/assets/sales.orders/partitions?limit=500",
+                "/assets/sales.orders/partition-map?cells=20000",
+            ],
+        ),
+        ("/runs/{run}", ["/runs/{run}?waiting=false", "/runs/{run}/tasks?page_size=50"]),
+    ],
+)
+def test_reads_of_the_first_page_are_asked_for_once_before_its_code_is_there(
+    enter: Enter, company: Company, path: str, reads: list[str]
+) -> None:
+    visit = enter()
+    page = visit.go(path.format(run=company.both_run))
+    settled(page)
+    expect(page.get_by_role("button", name="Time travel")).to_contain_text(re.compile(r"\d"))
+    api = "/api/v1/workspaces/acme/prod"
+    asked = [urlsplit(url) for url in visit.requests]
+    names = [each.path + (f"?{each.query}" if each.query else "") for each in asked]
+    wanted = ["/auth/session", api, *[api + read.format(run=company.both_run) for read in reads]]
+    code = next(at for at, name in enumerate(names) if re.match("/static/(asset|run)s?-", name))
+    assert sorted(name for name in names[:code] if not name.startswith(("/static", "/w/"))) == (
+        sorted(wanted)
+    )
+    plain = [re.sub(r"[?&]generation=\d+", "", name) for name in names]
+    assert [plain.count(each) for each in wanted] == [1] * len(wanted)
+
+
 def test_unknown_page_and_run_say_so(enter: Enter) -> None:
     page = enter().go("/nothing")
     expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
@@ -365,13 +409,13 @@ def test_colours_follow_the_system_and_the_choice(enter: Enter, scheme: str) -> 
     assert page.evaluate("document.documentElement.dataset.theme") == other
 
 
-def test_narrow_window_has_a_menu_and_no_sideways_scroll(enter: Enter) -> None:
+def test_narrow_window_has_a_menu_and_the_current_tab_in_sight(enter: Enter) -> None:
     visit = enter()
-    visit.page.set_viewport_size({"width": 390, "height": 800})
-    for path in ("", "/assets", "/assets/sales.total", "/runs"):
-        page = visit.go(path)
-        settled(page)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    visit.page.set_viewport_size(NARROW)
+    page = visit.go("/assets/sales.total?view=explain")
+    settled(page)
+    tab = page.get_by_role("link", name="Explain", exact=True).and_(page.locator("[aria-current]"))
+    expect(tab).to_be_in_viewport(ratio=0.9)
     page.get_by_role("button", name="Menu").click()
-    page.get_by_role("link", name="Lineage").click()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Lineage").click()
     expect(page.get_by_role("heading", name="Lineage", level=1)).to_be_visible()

@@ -57,6 +57,23 @@ def test_task_shows_the_sql_that_ran_and_what_it_read(enter: Enter, books: Books
     expect(page).to_have_url(re.compile(books.task(books.run, "books.receipts", SUMS)))
 
 
+def test_asset_shows_its_sql_for_the_chosen_partition(enter: Enter) -> None:
+    page = enter().go("/assets/books.sums?view=code")
+    rendered = page.get_by_role("region", name="What Spark is given")
+    expect(rendered).to_contain_text("DATE'2026-01-04' AS day")  # the last one
+    expect(page.get_by_role("region", name="As it was written")).to_contain_text("{{ partition(")
+    field = page.get_by_label("Partition")
+    field.fill("date=2026-01-02")
+    field.press("Enter")
+    expect(rendered).to_contain_text("DATE'2026-01-02' AS day")
+    expect(page).to_have_url(re.compile("partition=date%3D2026-01-02"))
+    field.fill("date=2031-01-01")
+    field.press("Enter")
+    expect(rendered.get_by_role("alert")).to_contain_text("2031-01-01")
+    page.get_by_role("button", name="Default").click()
+    expect(rendered).to_contain_text("DATE'2026-01-04' AS day")
+
+
 def test_costs_of_a_run_add_up(enter: Enter, books: Books) -> None:
     page = enter().go(f"/runs/{books.run}?view=costs")
     figures = page.locator(".figures")

@@ -8,10 +8,13 @@ import {
   Navigate,
   Outlet,
 } from "@tanstack/react-router";
+import { cache } from "./api/cache";
 import { readWorkspaces } from "./api/client";
+import { type EarlyRead, startReads } from "./api/hooks";
 import { Empty, Skeleton } from "./design/parts";
 import { Fault, FaultPage, NotFoundPage } from "./layout/faults";
 import { Shell } from "./layout/shell";
+import { earlyOfAsset } from "./pages/asset-reads";
 
 /** Reads of a URL's search: anything unexpected is left out. */
 export const text = (value: unknown): string | undefined => (typeof value === "string" && value ? value : undefined);
@@ -51,12 +54,28 @@ export const workspaceRoute = createRoute({
   errorComponent: ({ error }) => <FaultPage error={error} />,
 });
 
-const page = <const P extends string, S extends object>(path: P, load: () => Promise<Record<string, unknown>>, name: string, validateSearch: (search: Record<string, unknown>) => S) =>
+/** `early`: what the page reads first. It is asked for while the code of the page loads, and when a link to it is pointed at. */
+const page = <const P extends string, S extends object>(
+  path: P,
+  load: () => Promise<Record<string, unknown>>,
+  name: string,
+  validateSearch: (search: Record<string, unknown>) => S,
+  early: (params: Record<string, string>, view: string | undefined) => EarlyRead[] = () => [],
+) =>
   createRoute({
     getParentRoute: () => workspaceRoute,
     path,
     component: lazyRouteComponent(load as never, name as never) as never,
     validateSearch,
+    loaderDeps: ({ search }) => {
+      const { generation, view } = search as { generation?: number; view?: string };
+      return { generation, view };
+    },
+    loader: ({ params, deps }) => {
+      const { tenant, workspace, ...others } = params as { tenant: string; workspace: string } & Record<string, string>;
+      // Nobody waits for it: the page shows what became of each read.
+      startReads(cache, { tenant, workspace }, deps.generation, early(others, deps.view)).catch(() => undefined);
+    },
     errorComponent: ({ error }) => <FaultPage error={error} />,
   });
 
@@ -95,7 +114,7 @@ const pages = [
     version: text(search.version),
     before: text(search.before),
     column: text(search.column),
-  })),
+  }), earlyOfAsset),
   page("/runs/$run", () => import("./pages/run"), "RunPage", (search) => ({
     view: oneOf(search.view, RUN_VIEWS),
     task: text(search.task),

@@ -1,4 +1,4 @@
-"""Whether the current version of an asset is what its contract promises, without a run."""
+"""Whether the current version of an asset keeps its contract, without a run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from arco.answers.partition_names import deployed
 from arco.automation.freshness_reader import FreshnessReader
 from arco.automation.freshness_tables import FreshnessStatus
 from arco.catalog.contract_changes import age_text
@@ -20,7 +21,6 @@ from arco.errors import Invalid
 from arco.execution.reader import ExecutionReader
 from arco.execution.tables import MaterializationRow
 from arco.execution.version_lookup import VersionLookup
-from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.reader import Library
 from arco.state.snapshot import Snapshot
 from arco.storage.port import Store
@@ -41,7 +41,7 @@ class PromiseResult(msgspec.Struct, frozen=True, kw_only=True):
     status: PromiseStatus
     message: str = ""
     method: str = ""
-    """What knows it: catalog, footer, duckdb."""
+    """How it was evaluated: catalog, footer, duckdb."""
 
 
 class ContractReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ class ContractJudge:
     ) -> ContractReport:
         """Of the partition that was written last, unless one is given.
 
-        `contract` is the one that holds, unless another is given. NotFound where there is no
-        contract or no current version.
+        `contract` is the current one, unless another is given. Raises NotFound without a contract
+        or a current version.
         """
         reader = ContractReader(self._snapshot)
         if contract is None:
@@ -114,16 +114,16 @@ class ContractJudge:
         promised = PromisedColumns(promised_columns(contract.columns), excused)
         dimensions = dict(PartitionKey.parse(version.partition_key).dimensions)
         columns = with_dimensions(actual_columns(infos), dimensions)
-        every = broken(msgspec.structs.replace(promised, excused=()), columns)
+        all_breaks = broken(msgspec.structs.replace(promised, excused=()), columns)
         if contract.columns:
-            breaks = [str(each) for each in every if each.column not in excused]
+            breaks = [str(each) for each in all_breaks if each.column not in excused]
             yield PromiseResult(
                 promise="columns",
                 status="broken" if breaks else "kept",
                 message="; ".join(breaks),
                 method="catalog",
             )
-        checks = evaluable(contract_checks(contract, excused), every)
+        checks = evaluable(contract_checks(contract, excused), all_breaks)
         ref = InputRef(
             asset=contract.name,
             materializations=(
@@ -160,7 +160,7 @@ class ContractJudge:
             yield PromiseResult(
                 promise="freshness",
                 status="broken" if late else "kept",
-                message=f"the asset has no freshness=, so nothing watches {age_text(spec)}",
+                message=f"the asset has no freshness=, so nothing monitors {age_text(spec)}",
                 method="catalog",
             )
             return
@@ -177,10 +177,7 @@ class ContractJudge:
     def _retention(self, promised: Retention, key: str) -> Iterator[PromiseResult]:
         if promised == Retention():
             return
-        reader = DeploymentReader(self._snapshot)
-        row = reader.deployed_asset(key)
-        current = None if row is None else reader.current_deployment(row.project)
-        asset = None if current is None else self._library.assets(current.manifest).get(key)
+        asset = deployed(self._snapshot, self._library, key)
         if asset is None:
             message = "the asset is not deployed"
             yield PromiseResult(promise="retention", status="unknown", message=message)

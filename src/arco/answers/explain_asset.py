@@ -126,11 +126,11 @@ class AssetExplainer:
             unknown = HealthStatus.UNKNOWN
             status = unknown if id is None else self._health.of(source, id).status
             upstream.append(LineageNeighbour(asset=source, status=status))
-        below = sorted(row.target for row in self._inputs.lineage.dependents(asset))
+        dependents = sorted(row.target for row in self._inputs.lineage.dependents(asset))
         return LineageSummary(
             upstream=tuple(upstream),
-            downstream=tuple(islice(below, LISTED)),
-            downstream_count=len(below),
+            downstream=tuple(islice(dependents, LISTED)),
+            downstream_count=len(dependents),
         )
 
     def _activity(self, asset_id: str, attempts: Sequence[AttemptRow]) -> list[ActivityEvent]:
@@ -151,14 +151,14 @@ class AssetExplainer:
 
 
 def _broken_promise(health: AssetHealth) -> Iterator[Cause]:
-    """What the SLA alone says is wrong: nothing else is the matter."""
+    """A broken SLA, if there is no other problem."""
     if health.freshness.within_sla is False:
         yield Cause(
             kind="stale",
             asset=health.asset,
             text=f"{health.asset} is {health.reasons[0]}",
             at=health.freshness.last_materialized_at,
-            remedies=(remedy("make it again", f"servo run {health.asset}"),),
+            remedies=(remedy("run it again", f"servo run {health.asset}"),),
         )
 
 

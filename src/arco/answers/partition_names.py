@@ -1,4 +1,4 @@
-"""Whether an asset has a partition that somebody names."""
+"""Checks that an asset has a named partition."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS
-from arco.orchestration.partition_ranges import check_dimension, pick
+from arco.execution.version_lookup import VersionLookup
+from arco.orchestration.partition_ranges import check_dimension, latest, pick
 from arco.orchestration.partition_space import Space, count, keys_of
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.state.snapshot import Snapshot
+from servo.contract.manifest import Asset
 from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
 
@@ -25,6 +27,17 @@ class PartitionCheck:
         self._snapshot = snapshot
         self._library = library
         self._now = now
+
+    def named(self, asset: str, asset_id: str, texts: Sequence[str]) -> str:
+        """The key of the partition that `name=value` texts name, materialized or not."""
+        lookup = VersionLookup(self._snapshot, asset, asset_id)
+        return self.checked(asset, asset_id, lookup.partition(texts, may_be_absent=True))
+
+    def last(self, asset: Asset) -> str | None:
+        """The key with the last value of each dimension; None if there is no partition yet."""
+        space = self._space_of(asset)
+        points = space.points([latest(each) for each in space.dimensions])
+        return space.text(points[0]) if points else None
 
     def checked(self, asset: str, asset_id: str, key: str) -> str:
         """The key. Raises Invalid for a partition that the asset does not have, and never had."""
@@ -75,16 +88,22 @@ class PartitionCheck:
 
     def _space(self, asset: str) -> Space | None:
         """None for an asset that is not deployed any more."""
-        reader = OrchestrationReader(self._snapshot)
-        row = reader.deployed_asset(asset)
-        deployment = reader.current_deployment(row.project) if row and row.active else None
-        assets = self._library.assets(deployment.manifest) if deployment else {}
-        if asset not in assets:
-            return None
+        declared = deployed(self._snapshot, self._library, asset)
+        return None if declared is None else self._space_of(declared)
+
+    def _space_of(self, asset: Asset) -> Space:
         rows = self._snapshot.rows
         return Space.of(
-            assets[asset],
+            asset,
             lambda each: keys_of(
                 each, self._now, lambda name: [row.key for row in rows(DYNAMIC_KEYS, name)]
             ),
         )
+
+
+def deployed(snapshot: Snapshot, library: Library, key: str) -> Asset | None:
+    """An asset as its project's current deployment has it; None if it does not have it."""
+    reader = OrchestrationReader(snapshot)
+    row = reader.deployed_asset(key)
+    current = reader.current_deployment(row.project) if row and row.active else None
+    return None if current is None else library.assets(current.manifest).get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from arco.answers.asset_code import AssetCode, asset_code
 from arco.answers.asset_health import AssetHealth, HealthReader, HealthStatus
 from arco.answers.explain_asset import AssetExplainer
 from arco.answers.explain_run import RunExplainer
@@ -13,13 +14,13 @@ from arco.answers.partition_names import PartitionCheck
 from arco.answers.past import past_explanation, past_recommendations
 from arco.answers.recommend import Recommender
 from arco.answers.shapes import AssetExplanation, Recommendation, RunExplanation
+from arco.answers.task_plan import TaskPlanBody, task_plan
 from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
 from arco.errors import NotFound
-from arco.execution.version_lookup import VersionLookup
 from arco.orchestration.reader import MIN_CHARS, Library, OrchestrationReader
 from arco.orchestration.selection import Graph, select
 from arco.orchestration.states import RUN_ACTIVE
-from arco.orchestration.tables import RunRow
+from arco.orchestration.tables import RunRow, TaskRow
 from arco.orchestration.world import World
 from arco.state.snapshot import Snapshot
 from arco.storage.port import Store
@@ -31,7 +32,7 @@ class Answers:
     def __init__(
         self, snapshot: Snapshot, library: Library, now: datetime, store: Store | None = None
     ) -> None:
-        """`store` tells what active runs wait for now; None for a moment in the past, of which
+        """`store` shows what active runs wait for now; None for a moment in the past, for which
         remedies suggest no changes."""
         self.snapshot = snapshot
         self._library = library
@@ -49,11 +50,9 @@ class Answers:
         return self.explain_run(subject)
 
     def explain_asset(self, asset: str, partition: Sequence[str] = ()) -> AssetExplanation:
-        lookup = VersionLookup(self.snapshot, asset, self._inputs.asset_id(asset))
-        key = lookup.partition(partition, may_be_absent=True) if partition else None
-        if key is not None:
-            check = PartitionCheck(self.snapshot, self._library, self._now)
-            key = check.checked(asset, self._inputs.asset_id(asset), key)
+        asset_id = self._inputs.asset_id(asset)
+        check = PartitionCheck(self.snapshot, self._library, self._now)
+        key = check.named(asset, asset_id, partition) if partition else None
         explanation = AssetExplainer(self._inputs, self._now).explain(asset, key)
         return past_explanation(explanation) if self._store is None else explanation
 
@@ -71,6 +70,13 @@ class Answers:
         explanation = RunExplainer(self._inputs).explain(row, self._waiting(row))
         return past_explanation(explanation) if self._store is None else explanation
 
+    def code(self, asset: str, partition: Sequence[str] = ()) -> AssetCode:
+        """Its code as deployed, and its SQL as Spark gets it for a partition."""
+        return asset_code(self.snapshot, self._library, self._now, asset, partition)
+
+    def task_plan(self, run: RunRow, task: TaskRow) -> TaskPlanBody:
+        return task_plan(self.snapshot, self._library, run, task)
+
     def health(
         self, selection: Sequence[str] = (), *, statuses: Collection[str] = ()
     ) -> list[AssetHealth]:
@@ -84,7 +90,7 @@ class Answers:
         return sorted(healths, key=lambda each: (RANK[each.status], each.asset))
 
     def with_runs(self, healths: Sequence[AssetHealth]) -> list[AssetHealth]:
-        """The same, with what became of their last runs."""
+        """The same, with the outcomes of their last runs."""
         reader = HealthReader(self.snapshot, self._now)
         return [reader.with_run(each) for each in healths]
 

@@ -42,6 +42,7 @@ TOP_COMMANDS: Final = (
     TopCommand("resume", "dispatch_limits", "Resume dispatch after `servo pause`."),
     TopCommand("freshness", "freshness", "Show the status of assets with a freshness policy."),
     TopCommand("show", "show", "Show the first rows of an asset's partition."),
+    TopCommand("code", "code", "Show the code of an asset, and its SQL for a partition."),
     TopCommand("compare", "compare", "Compare two versions of a partition."),
     TopCommand("costs", "costs", "Show the CPU time, memory, bytes and cost of tasks."),
     TopCommand("explain", "explain", "Explain why an asset or a run is in its state."),
@@ -92,7 +93,7 @@ PARTS: Final = {
     "lineage": ("lineage_imports",),
     "partitions": ("version_history",),
     "quarantine": ("quarantine_by_hand",),
-    "runs": ("run_outputs",),
+    "runs": ("run_task", "run_outputs"),
     "auth": ("auth_login",),
 }
 """Modules with more commands of the group that a module has."""

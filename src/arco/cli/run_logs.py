@@ -29,7 +29,7 @@ def show_logs(
     """Print what matching tasks of a reader's run wrote; with `follow`, until the run has ended."""
     logs, heading = RunLogs(workspace.store, row.run_id), ""
     while True:
-        tasks = _matching(reader.tasks(row.run_id), task, partition)
+        tasks = matching_tasks(reader.tasks(row.run_id), task, partition)
         if not tasks:
             raise NotFound(
                 f"run {row.run_id} has no matching task", hint="see `servo runs show --all`"
@@ -48,7 +48,8 @@ def show_logs(
         render.say("the log is empty")
 
 
-def _matching(tasks: list[TaskRow], name: str | None, partition: str | None) -> list[TaskRow]:
+def matching_tasks(tasks: list[TaskRow], name: str | None, partition: str | None) -> list[TaskRow]:
+    """Tasks of an asset, or the task with an id; of one partition, if it is given."""
     return [
         task
         for task in tasks

@@ -1,4 +1,4 @@
-"""`servo schema`: what columns assets have, had, and should have."""
+"""`servo schema`: current, earlier and declared columns of assets."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def rename_column(
     become one. With --reason, the rename is accepted as a change that may break readers, and the
     output is not held. Columns that code declares are renamed in code, with renamed_from.
     """
-    done = session.open().commands.catalog.rename_column(
+    outcome = session.open().commands.catalog.rename_column(
         key,
         column,
         new_name,
@@ -285,5 +285,5 @@ def rename_column(
         idempotency_key=session.idempotency_key,
     )
     acknowledge(
-        session, done, f"renamed {column} of {key} to {new_name}", asset=key, column=new_name
+        session, outcome, f"renamed {column} of {key} to {new_name}", asset=key, column=new_name
     )

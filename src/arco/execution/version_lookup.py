@@ -1,7 +1,7 @@
-"""Which version somebody means: by its partition, its number or its id.
+"""Finds a version by its partition, its number or its id.
 
-A partition that is named whole costs look-ups of single rows. A text that names only some of its
-dimensions is compared with the keys of all partitions of the asset.
+A complete partition key costs lookups of single rows. A text that names only some of its dimensions
+is compared with the keys of all partitions of the asset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.ulid import is_ulid
 
 MIN_CHARS = 4
-"""So much of an id may name a version."""
+"""Minimum length of the beginning of an id that names a version."""
 _NUMBER = re.compile(r"(?:v_?)?(\d{1,9})", re.IGNORECASE)
 _MONTH = re.compile(r"\d{4}-\d\d")
 
@@ -210,7 +210,7 @@ def _has(spelled: Mapping[str, str], values: Mapping[str, str], text: str) -> bo
 
 
 def _whole_key(texts: Sequence[str]) -> str:
-    """The key that texts spell; where a text may be of several types, of the first."""
+    """The key of the texts; if a text may have several types, the first of them."""
     for key in _candidates([part for text in texts for part in text.split(",") if part.strip()]):
         with suppress(Invalid):
             return str(PartitionKey.parse(key))
@@ -221,7 +221,7 @@ def _whole_key(texts: Sequence[str]) -> str:
 
 
 def _candidates(texts: Sequence[str]) -> Iterator[str]:
-    """The keys that the texts may mean: the types of values are not written."""
+    """The possible keys of the texts, which do not contain the types of values."""
     for pairs in (texts, [part for text in texts for part in text.split(",")]):
         yield ",".join(pairs)  # a key as it is stored
         split = [pair.partition("=") for pair in pairs]

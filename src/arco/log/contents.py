@@ -1,4 +1,4 @@
-"""What a generation holds: the files of its tables, looked up when somebody asks."""
+"""The content of a generation: the files of its tables, looked up when needed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TableFiles:
         return self.history_ref is not None or bool(self._history)
 
     def recent(self) -> tuple[FileRef, ...]:
-        """What folds see: everything but history."""
+        """All files but history: what folds read."""
         return self.base + self.l0
 
     def recent_with(self, bucket: int) -> tuple[FileRef, ...]:

@@ -132,6 +132,18 @@ class AssetBodyJson(TypedDict):
     generation: NotRequired[int]
 
 
+class AssetCodeJson(TypedDict):
+    asset: str
+    kind: Literal["python", "sql"]
+    code: str
+    place: str
+    partition: str
+    sql: str
+    sql_problem: str
+    config: dict[str, str]
+    generation: NotRequired[int]
+
+
 class AssetColumnJson(TypedDict):
     name: str
     type: str
@@ -2225,6 +2237,7 @@ class RunBodyJson(TypedDict):
     partitions_total: NotRequired[int]
     reference: NotRequired[str]
     timeout_limit: NotRequired[str]
+    namespaces: NotRequired[list[str] | None]
     is_partial: NotRequired[bool]
 
 

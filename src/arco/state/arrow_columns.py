@@ -1,7 +1,7 @@
-"""Single values of Arrow columns, without the scalar that Arrow makes for each.
+"""Single values of Arrow columns, without Arrow's scalars.
 
-A scalar and its `as_py` cost three times what it takes to read the value where it
-lies, and a search in a bucket, or a row out of it, is made of nothing else.
+A scalar and its `as_py` cost three times as much as reading the value from the buffer, and searches
+in a bucket, and reading its rows, consist of such reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEARCHED = 1_024
 
 
 class Texts(Sequence[str]):
-    """Text, read where it lies."""
+    """Texts, read from the buffer."""
 
     __slots__ = ("_data", "_length", "_offsets")
 

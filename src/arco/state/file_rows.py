@@ -15,7 +15,7 @@ from arco.state.table import Key, Table
 from arco.storage.parallel import each
 
 ShardRange = tuple[str, str] | None
-"""Only files are opened that may hold a shard key of this range; their other rows come along."""
+"""Only files that may hold a shard key of this range are opened; their other rows are included."""
 
 
 def newest_versions(

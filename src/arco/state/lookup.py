@@ -16,7 +16,7 @@ from arco.state.table import Key, Row, Table, Versioned
 R = TypeVar("R", bound=Row)
 
 MANY = 8
-"""From so many keys on, the hashes of all keys of a file take less time than single looks."""
+"""For more keys, the hashes of all keys of a file take less time than single lookups."""
 
 
 def look_up(
@@ -26,11 +26,11 @@ def look_up(
     key: Key,
     history: Callable[[int], Iterable[FileRef]] = lambda version: (),
 ) -> Versioned[R]:
-    """The newest version of a row; (0, None) if it never was.
+    """The newest version of a row; (0, None) if it never existed.
 
-    Files with newer rows come first, and a file that cannot have a newer version of the row
-    than the best so far is left unread. `history` gives the history files with something
-    newer than a version; it is asked last.
+    Files with newer rows come first, and a file that cannot have a newer version of the row than
+    the best so far is left unread. `history` returns the history files with something newer than a
+    version; it is called last.
     """
     best = _newest(files, recent, table, key, (0, None))
     return _newest(files, history(best[0]), table, key, best)
@@ -41,8 +41,8 @@ def look_up_many(
 ) -> dict[Key, Versioned[R]]:
     """The newest versions of those rows that are, or were, in one of the files.
 
-    Each file is asked once, for all keys, which of them it may hold: what a key costs does not
-    depend on how many rows there are.
+    Each file is checked once for all keys that it may hold: the cost of a key does not depend on
+    the number of rows.
     """
     if len(keys) < MANY:
         versions = ((key, _newest(files, refs, table, key, (0, None))) for key in keys)

@@ -160,9 +160,12 @@ def columns_as_expected() -> Log:
     log.do(NamespaceCreated(namespace="crm"))
     columns = (Column(name="mail", type="text"), Column(name="note", type="text"))
     asset = log.do(AssetCreated(namespace="crm", name="leads", columns=columns))
-    mail, note = ({"asset_id": asset, "column_id": column_id(asset, n)} for n in (0, 1))
+    ids: list[dict[str, Any]] = [
+        {"asset_id": asset, "column_id": column_id(asset, n)} for n in (0, 1)
+    ]
+    mail, note = ids
     read = log.log[-1].position
-    named = {"asset_key": "crm.leads", "column_name": "mail"}
+    named: dict[str, Any] = {"asset_key": "crm.leads", "column_name": "mail"}
     for name in ("an address", "too late"):
         log.do(ColumnUpdated(**mail, **named, description=name, expected_version=read))
     changed = log.log[-2].position

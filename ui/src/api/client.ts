@@ -42,10 +42,24 @@ export function address(path: string, parameters: object = {}, query: object = {
   return text ? `${filled}?${text}` : filled;
 }
 
+/** An answer that was asked for before the page's code was there; each is given once. */
+function takeEarly(url: string): Promise<Response> | undefined {
+  const answer = window.arcoEarly?.get(url);
+  window.arcoEarly?.delete(url);
+  return answer;
+}
+
+/** The same for a read: only if it is of the generation that the page is about. */
+async function takeEarlyRead(url: string, generation: number | undefined): Promise<Response | undefined> {
+  const response = await takeEarly(url)?.catch(() => undefined);
+  const isRight = generation === undefined || response?.headers.get("Arco-Generation") === String(generation);
+  return response?.ok && isRight ? response : undefined;
+}
+
 export async function request(url: string, init: RequestInit = {}): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(url, { credentials: "same-origin", ...init });
+    response = await ((init.method ? undefined : takeEarly(url)) ?? fetch(url, { credentials: "same-origin", ...init }));
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, { hint: "Check that the server runs, then try again." });
@@ -64,8 +78,9 @@ async function problemOf(response: Response): Promise<Problem> {
 
 /** A read by its path; `read` has the types. */
 export async function readPlain(at: Workspace, path: string, parameters: object, query: object, generation: number | undefined, signal?: AbortSignal): Promise<unknown> {
-  const url = base(at) + address(path, parameters, { ...query, generation });
-  const response = await request(url, { signal, headers: { Accept: "application/json" } });
+  const response =
+    (await takeEarlyRead(base(at) + address(path, parameters, query), generation)) ??
+    (await request(base(at) + address(path, parameters, { ...query, generation }), { signal, headers: { Accept: "application/json" } }));
   return response.json();
 }
 

@@ -1,16 +1,17 @@
 /** Reads and writes of the API as hooks. Every read of a page is of one generation. */
 import {
   keepPreviousData,
+  type QueryClient,
   useInfiniteQuery,
   useMutation,
   useQuery,
   type UseMutationResult,
   type UseQueryResult,
 } from "@tanstack/react-query";
-import { learnGeneration } from "../live/generation";
-import { Problem, readPlain, type WriteOptions, writePlain } from "./client";
+import { askEarly, learnGeneration, newestGeneration } from "../live/generation";
+import { Problem, readPlain, type Workspace, type WriteOptions, writePlain } from "./client";
 import type { Answer, Item, PathParameters, PathsOf, ReadPath, ReadQuery, WriteAnswer, WriteBody } from "./types";
-import { useMoment, useWorkspace } from "./workspace";
+import { type Moment, useMoment, useWorkspace } from "./workspace";
 
 interface ReadOptions<R extends string> {
   path?: PathParameters<"get", R>;
@@ -38,25 +39,46 @@ interface PlainOptions {
   pageSize?: number;
 }
 
-export function useRead<R extends ReadPath>(path: R, options?: ReadOptions<R>): UseQueryResult<Answer<R>, Problem>;
-export function useRead(path: string, options: PlainOptions = {}): UseQueryResult<unknown, Problem> {
-  const at = useWorkspace();
-  const moment = useMoment();
+/** A read as the cache knows it. */
+function cachedRead(at: Workspace, moment: Moment, path: string, options: PlainOptions) {
   const isNow = options.at === "now" && moment.isLive;
   const parameters = options.path ?? {};
   const query = options.query ?? {};
-  return useQuery<unknown, Problem>({
+  return {
     queryKey: [at.tenant, at.workspace, path, parameters, query, moment.generation, isNow],
-    queryFn: async ({ signal }) => {
+    queryFn: async ({ signal }: { signal: AbortSignal }) => {
       const answer = await readPlain(at, path, parameters, query, isNow ? undefined : moment.generation, signal);
       if (isNow) learnGeneration(at, (answer as { generation?: number }).generation);
       return answer;
     },
-    enabled: moment.generation !== undefined && (options.enabled ?? true),
     staleTime: isNow ? 15_000 : Infinity,
+    retry: isWorthRepeating,
+  };
+}
+
+/** A read that a page will make, with the same options: it is under way while the page's code loads. */
+export interface EarlyRead {
+  path: string;
+  options: PlainOptions;
+}
+
+export const earlyRead = <R extends ReadPath>(path: R, options: ReadOptions<R>): EarlyRead => ({ path, options });
+
+export async function startReads(client: QueryClient, at: Workspace, generation: number | undefined, reads: EarlyRead[]): Promise<void> {
+  const isLive = generation === undefined;
+  const moment = { isLive, generation: generation ?? newestGeneration(at) ?? (await askEarly(at)) };
+  for (const { path, options } of reads) void client.prefetchQuery(cachedRead(at, moment, path, options));
+}
+
+export function useRead<R extends ReadPath>(path: R, options?: ReadOptions<R>): UseQueryResult<Answer<R>, Problem>;
+export function useRead(path: string, options: PlainOptions = {}): UseQueryResult<unknown, Problem> {
+  const at = useWorkspace();
+  const moment = useMoment();
+  return useQuery<unknown, Problem>({
+    ...cachedRead(at, moment, path, options),
+    enabled: moment.generation !== undefined && (options.enabled ?? true),
     placeholderData: keepPreviousData,
     refetchInterval: options.refetchInterval ?? false,
-    retry: isWorthRepeating,
   });
 }
 

@@ -12,7 +12,8 @@ function permissionsOf(session: Session, at: Workspace): Set<Permission> {
   return new Set(here ? [...here.permissions, ...Object.values(here.namespaces).flat()] : []);
 }
 
-export const useSession = () => useQuery({ queryKey: ["session"], queryFn: readSession, staleTime: 60_000, retry: false });
+export const sessionQuery = { queryKey: ["session"], queryFn: readSession, staleTime: 60_000, retry: false };
+export const useSession = () => useQuery(sessionQuery);
 
 export function usePermissions(): Set<Permission> {
   const at = useWorkspace();

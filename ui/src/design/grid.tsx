@@ -2,8 +2,8 @@
  * A list of any length: only rows in sight are elements. Rows come by index, so a list of 100,000
  * needs no array of 100,000. Arrow keys, Home, End and Page keys move; Enter opens.
  */
-import { useVirtualizer } from "@tanstack/react-virtual";
 import { type CSSProperties, type KeyboardEvent, memo, type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useRowsInSight } from "./rows-in-sight";
 
 export interface GridColumn<T> {
   name: string;
@@ -38,16 +38,7 @@ export function Grid<T>(props: GridProps<T>) {
   const { columns, count, row, rowKey, onRange, onOpen, label, rowHeight = 32 } = props;
   const scroll = useRef<HTMLDivElement>(null);
   const [active, setActive] = useState(0);
-  const virtual = useVirtualizer({
-    count,
-    getScrollElement: () => scroll.current,
-    estimateSize: () => rowHeight,
-    overscan: OVERSCAN,
-    scrollMargin: HEAD,
-  });
-  const shown = virtual.getVirtualItems();
-  const first = shown[0]?.index ?? 0;
-  const last = shown[shown.length - 1]?.index ?? 0;
+  const { first, last, scrollTo } = useRowsInSight(scroll, count, rowHeight, HEAD, OVERSCAN);
   useEffect(() => onRange?.(first, last), [first, last, onRange]);
   const template = useMemo(() => ({ gridTemplateColumns: columns.map((column) => column.width).join(" ") }), [columns]);
   const open = useRef(onOpen);
@@ -63,7 +54,7 @@ export function Grid<T>(props: GridProps<T>) {
       event.preventDefault();
       const next = Math.min(count - 1, Math.max(0, active + move));
       setActive(next);
-      virtual.scrollToIndex(next);
+      scrollTo(next);
     } else if (event.key === "Enter" && event.target === event.currentTarget) {
       const opened = row(active);
       if (opened !== undefined) onOpen?.(opened);
@@ -88,16 +79,18 @@ export function Grid<T>(props: GridProps<T>) {
           </div>
         ))}
       </div>
-      <div role="rowgroup" style={{ height: virtual.getTotalSize(), minWidth: props.minWidth ?? 640 }}>
-        {shown.map(({ index, start }) => {
+      <div role="rowgroup" style={{ height: count * rowHeight, minWidth: props.minWidth ?? 640 }}>
+        {Array.from({ length: last - first + 1 }, (_, at) => {
+          const index = first + at;
           const value = row(index);
-          const key = value === undefined ? `empty-${index}` : rowKey(value);
+          const key = value === undefined ? undefined : rowKey(value);
+          // By the place: a filter changes what rows say, and no row is made anew.
           return (
             <GridRow
-              key={key}
+              key={index}
               id={`${label}-${index}`}
               index={index}
-              top={start - HEAD}
+              top={index * rowHeight}
               height={rowHeight}
               value={value}
               columns={columns}

@@ -82,6 +82,9 @@ export function Name({ children, mono = false }: { children: string; mono?: bool
   return <bdi className={mono ? "name mono" : "name"}>{children}</bdi>;
 }
 
+/** Who did something; nothing if nobody is named. */
+export const By = ({ who }: { who: string }) => (who ? <> by <Name>{who}</Name></> : null);
+
 export const shortId = (id: string): string => (id.length > 12 ? id.slice(-8) : id);
 
 /** Nano-units of a currency. */

@@ -4,9 +4,9 @@
  * Lists have many links, and each `Link` of the router works its address out anew whenever anything in the URL
  * changes, as with each key in a filter. These depend on the workspace and the generation alone.
  */
-import { defaultStringifySearch, type RegisteredRouter, useNavigate, useRouter, useSearch } from "@tanstack/react-router";
+import { defaultStringifySearch, type RegisteredRouter, useNavigate, useRouter } from "@tanstack/react-router";
 import type { MouseEvent, ReactNode } from "react";
-import { useWorkspace } from "../api/workspace";
+import { usePlace, useWorkspace } from "../api/workspace";
 
 /** Paths of pages, below the workspace. */
 export type PagePath = keyof RegisteredRouter["routesByPath"] extends infer P ? (P extends `/w/$tenant/$workspace${infer R}` ? R : never) : never;
@@ -23,9 +23,8 @@ export interface PageLinkProps {
 }
 
 export function PageLink({ to, params, search, current, children, ...rest }: PageLinkProps) {
-  const at = useWorkspace();
+  const { at, generation } = usePlace();
   const router = useRouter();
-  const generation = useSearch({ strict: false, select: (each) => each.generation });
   const path = `/w/$tenant/$workspace${to}`;
   const values: Record<string, string> = { ...at, ...params };
   const kept = { generation, ...search };

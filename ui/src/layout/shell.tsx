@@ -5,7 +5,7 @@ import { History, Menu, Monitor, Moon, Search, Sun } from "lucide-react";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { readWorkspaces } from "../api/client";
 import { useCan, usePermissions, useSession } from "../api/permissions";
-import { useMoment, useWorkspace } from "../api/workspace";
+import { PlaceProvider, useMoment, useWorkspace } from "../api/workspace";
 import { Choice } from "../design/parts";
 import icon from "../design/icon.svg";
 import { Live } from "../live/live";
@@ -76,7 +76,13 @@ const THEMES: Record<Theme, [Theme, typeof Sun, string]> = {
   dark: ["system", Moon, "dark"],
 };
 
-export function Shell() {
+export const Shell = () => (
+  <PlaceProvider>
+    <Surroundings />
+  </PlaceProvider>
+);
+
+function Surroundings() {
   const at = useWorkspace();
   const session = useSession();
   const status = useLive();

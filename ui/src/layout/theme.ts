@@ -35,21 +35,35 @@ export function setTheme(next: Theme): void {
   for (const listener of listeners) listener();
 }
 
-export const useTheme = (): Theme =>
-  useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    () => theme,
-  );
+const subscribe = (listener: () => void) => {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+};
+
+export const useTheme = (): Theme => useSyncExternalStore(subscribe, () => theme);
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+system.addEventListener("change", () => {
+  for (const listener of listeners) listener();
+});
+
+const isDark = (): boolean => theme === "dark" || (theme === "system" && system.matches);
+
+/** Changes when the colours do: what is on a canvas has to be drawn again. */
+export const useDark = (): boolean => useSyncExternalStore(subscribe, isDark);
+
+const known = new Map<string, string>();
+const probe = document.createElement("span");
+probe.hidden = true;
 
 /** For canvases: the value of a colour now. */
 export function colour(name: string): string {
-  const probe = document.createElement("span");
-  probe.style.color = `var(--${name})`;
-  document.body.append(probe);
-  const value = getComputedStyle(probe).color;
-  probe.remove();
+  const key = `${name} ${isDark()}`;
+  let value = known.get(key);
+  if (value === undefined) {
+    if (!probe.isConnected) document.body.append(probe);
+    probe.style.color = `var(--${name})`;
+    known.set(key, (value = getComputedStyle(probe).color));
+  }
   return value;
 }

@@ -7,8 +7,8 @@
  * Events say only that something happened: after them the newest generation is asked for, at most
  * once in `PAUSE_MS`, however many come.
  */
-import { base, Problem, request, type Workspace } from "../api/client";
-import { learnGeneration } from "./generation";
+import { base, Problem, type Workspace } from "../api/client";
+import { askNewest, learnGeneration } from "./generation";
 import { events, StreamRefused } from "./stream";
 
 const PAUSE_MS = 1_000;
@@ -110,9 +110,8 @@ export class Live {
   private async ask(): Promise<boolean> {
     this.asked = Date.now();
     try {
-      const response = await request(base(this.at), { signal: this.stopping.signal });
-      const body = (await response.json()) as { generation: number };
-      this.tell({ generation: body.generation, status: this.status === "offline" ? "connecting" : undefined });
+      const generation = await askNewest(this.at, this.stopping.signal);
+      this.tell({ generation, status: this.status === "offline" ? "connecting" : undefined });
       return true;
     } catch (error) {
       if (this.stopping.signal.aborted) return false;

@@ -37,7 +37,7 @@ export function AssetChecks({ asset }: { asset: string }) {
                 <td><RunLink run={each.run_id} /></td>
               </tr>))}</tbody>
           </table></div>
-        ) : <Empty title="Every check passes" />}
+        ) : <Empty title={byCheck.size ? "Every check passes" : "No check has run yet"} />}
       </Panel>
       <Panel title="Over time" count={count(byCheck.size)}>
         {history.error ? <div className="body"><ProblemNote error={history.error} /></div> : history.data === undefined ? <Skeleton /> : byCheck.size ? (

@@ -1,15 +1,35 @@
-/** The code of an asset as it was deployed. */
-import codeSql from "../../sql/asset_code.sql?raw";
-import { Empty, Panel, ProblemNote, Skeleton } from "../design/parts";
-import { useQuestion } from "../query/engine";
+/** The code of an asset as it was deployed, and its SQL as Spark gets it for a partition. */
+import { useRead } from "../api/hooks";
+import { Loaded, Panel, ProblemNote } from "../design/parts";
+import { Name } from "../design/values";
+import { assetRoute } from "./asset";
+import { partitionText } from "./partition-text";
+import { PartitionField } from "./partition-field";
+import { CodeText, Configuration, RenderedSql } from "./task-plan";
 
 export function AssetCode({ asset }: { asset: string }) {
-  const [namespace = "", name = ""] = asset.split(".");
-  const result = useQuestion<{ kind: string; code: string }>("asset_code", codeSql, { namespace, name });
-  const found = result.data?.[0];
+  const { partition } = assetRoute.useSearch();
+  const result = useRead("/assets/{asset}/code", { path: { asset }, query: { partition: partition ? [partition] : undefined } });
+  const body = result.data;
+  const isOfPartitions = Boolean(partition || body?.partition);
+  if (!body && !(result.error && partition)) return <Panel title="Code"><Loaded result={result}>{() => null}</Loaded></Panel>;
   return (
-    <Panel title={found ? (found.kind === "sql" ? "SQL" : "Python") : "Code"}>
-      {result.error ? <div className="body"><ProblemNote error={result.error} /></div> : result.data === undefined ? <Skeleton /> : found ? <pre className="code-block" tabIndex={0}>{found.code}</pre> : <Empty title="No code declares this asset" />}
-    </Panel>
+    <>
+      {body?.kind === "python" ? null : (
+        <Panel title="What Spark is given" actions={isOfPartitions ? <PartitionField shown={partitionText(body?.partition ?? "")} /> : null}>
+          <div className="body">{body ? <RenderedSql sql={body.sql} problem={body.sql_problem} /> : <ProblemNote error={result.error} />}</div>
+        </Panel>
+      )}
+      {body ? (
+        <Panel title={body.kind === "python" ? "Python" : "As it was written"} actions={<span className="muted mono small"><Name>{body.place}</Name></span>}>
+          <div className="body"><CodeText text={body.code} /></div>
+        </Panel>
+      ) : null}
+      {body && Object.keys(body.config).length ? (
+        <Panel title="Configuration">
+          <div className="body"><Configuration config={body.config} /></div>
+        </Panel>
+      ) : null}
+    </>
   );
 }

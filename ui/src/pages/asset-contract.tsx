@@ -2,7 +2,7 @@
 import { useList, useRead } from "../api/hooks";
 import { Empty, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { Name, Time } from "../design/values";
+import { By, Name, Time } from "../design/values";
 import { RunLink } from "../layout/link";
 
 export function AssetContract({ asset }: { asset: string }) {
@@ -11,7 +11,7 @@ export function AssetContract({ asset }: { asset: string }) {
   if (contract.error)
     return (
       <Panel title="Contract">
-        {contract.error.status === 404 ? <Empty title="This asset has no contract">A contract says what others may rely on. Code declares it, or: <code>servo contract set {asset} FILE</code></Empty> : <div className="body"><ProblemNote error={contract.error} /></div>}
+        {contract.error.status === 404 ? <Empty title="This asset has no contract">A contract says what others may rely on. Code declares it, or: <code>servo contracts import FILE --asset {asset}</code></Empty> : <div className="body"><ProblemNote error={contract.error} /></div>}
       </Panel>
     );
   if (!contract.data) return <Skeleton />;
@@ -26,7 +26,7 @@ export function AssetContract({ asset }: { asset: string }) {
           <dt>Columns</dt><dd className="mono"><Name>{statement.columns?.map((column) => `${column.name} ${column.type ?? ""}`).join(", ") || "–"}</Name></dd>
           <dt>Checks</dt><dd className="mono"><Name>{statement.checks?.map((check) => check.name).join(", ") || "–"}</Name></dd>
           <dt>Description</dt><dd><Name>{statement.description || "–"}</Name></dd>
-          <dt>Declared</dt><dd><Time at={declared_at} /> by <Name>{declared_by}</Name></dd>
+          <dt>Declared</dt><dd><Time at={declared_at} /><By who={declared_by} /></dd>
         </dl>
       </Panel>
       <Panel title="Breaches">

@@ -1,26 +1,23 @@
 /** Why an asset or one of its partitions is as it is, and what to do. */
 import { useRead } from "../api/hooks";
 import type { Answer, Schemas } from "../api/types";
-import { Loaded, Panel, SearchField } from "../design/parts";
+import { Loaded, Panel, ProblemNote } from "../design/parts";
 import { State } from "../design/states";
 import { Name, Time } from "../design/values";
-import { AssetLink, useSetSearch } from "../layout/link";
+import { AssetLink } from "../layout/link";
 import { assetRoute } from "./asset";
+import { PartitionField } from "./partition-field";
 import { partitionText } from "./partition-text";
 
 export function AssetExplain({ asset }: { asset: string }) {
   const { partition } = assetRoute.useSearch();
-  const set = useSetSearch();
   const result = useRead("/assets/{asset}/explain", { path: { asset }, query: { partition: partition ? [partition] : undefined }, at: "now" });
   return (
     <>
-      <div className="toolbar">
-        <SearchField label="Partition, for example date=2026-01-31" value={partition ?? ""} onChange={(text) => set({ partition: text || undefined })} />
-      </div>
-      <Panel title="Explanation">
-        <Loaded result={result}>{(body) => <Causes explanation={body} />}</Loaded>
+      <Panel title="Explanation" actions={partition || result.data?.partition ? <PartitionField shown={partitionText(result.data?.partition ?? "")} /> : null}>
+        {result.error ? <div className="body"><ProblemNote error={result.error} /></div> : <Loaded result={result}>{(body) => <Causes explanation={body} />}</Loaded>}
       </Panel>
-      {result.data?.recommendations.length ? (
+      {!result.error && result.data?.recommendations.length ? (
         <Panel title="What to do">
           {result.data.recommendations.map((each, index) => (
             <div key={index} className="cause">

@@ -2,7 +2,7 @@
 import { Maximize, Minus, Plus } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { Skeleton } from "../design/parts";
-import { useTheme } from "../layout/theme";
+import { useDark } from "../layout/theme";
 import { type AssetGraph, isSameShape, sidesOf } from "./asset-graph";
 import { Painter } from "./graph-painter";
 import { GraphScene } from "./graph-scene";
@@ -49,8 +49,8 @@ export function AssetGraphView(props: ViewProps) {
 function Picture({ graph, layout, label, selected, found, onSelect, onOpen }: ViewProps & PlacedGraph) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scene = useRef<GraphScene>(null);
-  const theme = useTheme();
-  const painter = useMemo(() => new Painter(graph, layout), [graph, layout, theme]);
+  const isDark = useDark();
+  const painter = useMemo(() => new Painter(graph, layout), [graph, layout, isDark]);
   const node = useMemo(() => (selected === undefined ? -1 : graph.assets.indexOf(selected)), [graph, selected]);
   useEffect(() => {
     const made = new GraphScene(canvas.current!);

@@ -1,26 +1,26 @@
 /** Partitions of an asset as ranges: a picture, and a table of the ranges. */
-import { useDeferredValue } from "react";
+import { useEffect, useState } from "react";
 import { useRead } from "../api/hooks";
 import { Empty, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { count } from "../design/values";
 import { PageLink } from "../layout/link";
+import { MOST_RANGES, pictureQuery, rangesQuery } from "./asset-reads";
 import { HeatMap, shownState } from "./heat-map";
 import { partitionText } from "./partition-text";
 
 const SHOWN_RANGES = 200;
-const MOST_RANGES = 500;
-const CELLS = 20_000;
 
 export function AssetPartitions({ asset, brief = false }: { asset: string; brief?: boolean }) {
   // Ranges, if they are few; else the server makes a picture of them, whatever their number. Both are asked for at once.
-  const result = useRead("/assets/{asset}/partitions", { path: { asset }, query: { limit: MOST_RANGES } });
+  const result = useRead("/assets/{asset}/partitions", { path: { asset }, query: rangesQuery });
   const data = result.data;
   const hasMore = data !== undefined && data.next_offset !== null;
-  const picture = useRead("/assets/{asset}/partition-map", { path: { asset }, query: { cells: CELLS }, enabled: hasMore || !brief });
+  const picture = useRead("/assets/{asset}/partition-map", { path: { asset }, query: pictureQuery, enabled: hasMore || !brief });
   const error = result.error ?? (hasMore ? picture.error : null);
-  // The picture is painted first, then the table.
-  const ranges = useDeferredValue(data?.ranges, undefined);
+  // The picture is painted first; the table, when the browser is at rest.
+  const isAtRest = useRestAfter(data !== undefined);
+  const ranges = isAtRest ? data?.ranges : undefined;
   return (
     <>
       <Panel
@@ -71,4 +71,17 @@ export function AssetPartitions({ asset, brief = false }: { asset: string; brief
       ) : null}
     </>
   );
+}
+
+/** True once the browser has had nothing else to do after something was there. */
+function useRestAfter(isThere: boolean): boolean {
+  const [isAtRest, setAtRest] = useState(false);
+  useEffect(() => {
+    if (!isThere) return;
+    const rest = () => setAtRest(true);
+    if (!("requestIdleCallback" in window)) return void setTimeout(rest, 200);
+    const waiting = requestIdleCallback(rest, { timeout: 500 });
+    return () => cancelIdleCallback(waiting);
+  }, [isThere]);
+  return isAtRest;
 }

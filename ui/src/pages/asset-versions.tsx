@@ -31,12 +31,12 @@ export function AssetVersions({ asset }: { asset: string }) {
     {
       name: "compare",
       title: "",
-      width: "190px",
+      width: "118px",
       cell: (row) => {
         const previous = items.find((each) => each.partition === row.partition && each.version < row.version);
         return previous && mayCompare ? (
           <PageLink to="/assets/$asset" params={{ asset }} search={{ view: "versions", version: row.materialization_id, before: previous.materialization_id }} className="link">
-            Compare with version {previous.version}
+            Compare with {previous.version}
           </PageLink>
         ) : null;
       },
@@ -49,7 +49,7 @@ export function AssetVersions({ asset }: { asset: string }) {
       <Panel fill title="Versions" count={`${count(items.length)}${hasMore ? "+" : ""}`}>
         <div style={{ height: 480, display: "flex" }}>
           {list.isPending && !list.error ? <Skeleton rows={10} /> : items.length ? (
-            <Grid label="Versions" columns={columns} count={items.length} row={(at) => items[at]} rowKey={(row) => row.materialization_id} selectedKey={version} onRange={onRange} minWidth={1000} />
+            <Grid label="Versions" columns={columns} count={items.length} row={(at) => items[at]} rowKey={(row) => row.materialization_id} selectedKey={version} onRange={onRange} minWidth={960} />
           ) : <Empty title="Nothing was materialized yet"><code>servo run {asset}</code></Empty>}
         </div>
       </Panel>

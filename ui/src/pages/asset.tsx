@@ -6,9 +6,10 @@ import type { Answer } from "../api/types";
 import { Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { Prose } from "../design/prose";
 import { State } from "../design/states";
-import { bytes, count, Name, Time } from "../design/values";
+import { By, bytes, count, Name, Time } from "../design/values";
 import { FaultPage } from "../layout/faults";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
+import { Tabs } from "../layout/tabs";
 import type { AssetView } from "../router";
 import { AssetChecks } from "./asset-checks";
 import { AssetCode } from "./asset-code";
@@ -62,17 +63,17 @@ export function AssetPage() {
           <PageLink to="/lineage" search={{ asset }} className="button">
             <Waypoints size={14} aria-hidden /> Lineage
           </PageLink>
-          <Materialize selection={asset} />
+          {isDeclared ? <Materialize selection={asset} /> : null}
         </>
       }
     >
-      <nav className="tabs" aria-label="Parts of the asset">
+      <Tabs label="Parts of the asset">
         {VIEWS.filter(([each]) => isDeclared || !body.data || !DECLARED.includes(each)).map(([each, title]) => (
           <PageLink key={title} to="/assets/$asset" params={{ asset }} search={{ view: each }} current={view === each}>
             {title}
           </PageLink>
         ))}
-      </nav>
+      </Tabs>
       <View asset={asset} view={view} body={body.data} />
     </Page>
   );
@@ -126,7 +127,9 @@ function AssetOverview({ asset, body }: { asset: string; body: Answer<"/assets/{
           {explained.error ? <div className="body"><ProblemNote error={explained.error} /></div> : explained.data ? <Causes explanation={explained.data} /> : <Skeleton />}
         </Panel> : null}
         {explained.error || !isDeclared ? null : <Panel title="Recent activity">
-          {explained.data ? (
+          {explained.data && !explained.data.recent_activity.length ? (
+            <Empty title="Nothing has happened yet" />
+          ) : explained.data ? (
             <div className="table-wrap">
               <table className="table">
                 <tbody>
@@ -192,8 +195,8 @@ function About({ body }: { body: Answer<"/assets/{asset}"> }) {
     ["Links", Object.keys(body.links ?? {}).length ? Object.entries(body.links ?? {}).map(([name, url]) => <div key={name}><SafeLink url={url}>{name}</SafeLink></div>) : null],
     ["Deprecated", body.deprecated ? <Name>{body.deprecated}</Name> : null],
     ["Before", body.previous_names.length ? <Name mono>{body.previous_names.join(", ")}</Name> : null],
-    ["Created", <><Time at={body.created_at} /> by <Name>{body.created_by}</Name></>],
-    ["Changed", <><Time at={body.updated_at} /> by <Name>{body.updated_by}</Name></>],
+    ["Created", <><Time at={body.created_at} /><By who={body.created_by} /></>],
+    ["Changed", <><Time at={body.updated_at} /><By who={body.updated_by} /></>],
   ];
   return (
     <dl className="properties body">

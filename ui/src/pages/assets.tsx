@@ -1,6 +1,6 @@
 /** All assets: a list that stays quick with 100,000. The first rows come from the API, the rest by SQL. */
 import { getRouteApi } from "@tanstack/react-router";
-import { useCallback, useDeferredValue, useEffect, useMemo, useRef } from "react";
+import { memo, type ReactNode, useCallback, useDeferredValue, useEffect, useMemo, useRef } from "react";
 import linesSql from "../../sql/asset_lines.sql?raw";
 import assetsSql from "../../sql/assets.sql?raw";
 import statesSql from "../../sql/asset_states.sql?raw";
@@ -13,10 +13,10 @@ import { ago, count, duration, exact, Name, plural, Time } from "../design/value
 import { AssetLink, PageLink, useGo, useSetSearch } from "../layout/link";
 import { useTyped } from "../layout/typed";
 import type { ColumnTable } from "../query/columns";
-import { useBrowserReady, useQuestion } from "../query/engine";
+import { useQuestion } from "../query/engine";
 import { useKeptLines } from "../query/kept-lines";
 import { useWindows } from "../query/windows";
-import { AssetIndex, type AssetLine } from "./asset-index";
+import { type AssetFilter, AssetIndex, type AssetLine } from "./asset-index";
 
 const MOST_CACHED = 5_000;
 const LINES = { name: "asset_lines", sql: linesSql };
@@ -33,55 +33,87 @@ export function AssetsPage() {
 
 const makeIndex = (table: ColumnTable) => new AssetIndex(table);
 
+/** The list for a filter: how many lines it has, and each of them. */
+interface Listed {
+  /** Undefined until it is known. */
+  count: number | undefined;
+  row: (at: number) => AssetLine | undefined;
+  onRange?: (first: number, last: number) => void;
+  error?: Error | null;
+}
+
 function AllAssets() {
   const search = route.useSearch();
-  const go = useGo();
   const set = useSetSearch();
   const [q, setQ] = useTyped(search.q ?? "", (text) => set({ q: text || undefined }));
   const { namespace = "", state = "", sort = "name" } = search;
-  const isFiltered = Boolean(q || namespace || state || sort !== "name");
+  const filter = { q, namespace, state, sort };
   // The first rows come from the API at once, then windows by SQL, and from the page's memory when all lines are in it.
   const index = useKeptLines(LINES, makeIndex);
-  const isReady = useBrowserReady();
-  const first = useList("/assets", { enabled: !index && !isFiltered, pageSize: 50 });
-  const isPainted = isFiltered || !first.isPending;
-  const asked = useDeferredValue(q);
-  const lines = useWindows<AssetLine>("assets", assetsSql, { q: asked, namespace, state, sort }, { lines: LINES, enabled: !index && isPainted });
-  const matching = useMemo(() => index?.matching({ q, namespace, state, sort }), [index, q, namespace, state, sort]);
   const namespaces = useList("/namespaces", { pageSize: 100 });
-  const states = useQuestion<{ state: string; assets: number }>("asset_states", statesSql, {}, { lines: LINES, enabled: isPainted || isReady });
-  const columns = useColumns(sort, set);
-  const early = useMemo(() => (isFiltered ? [] : first.items.map(earlyLine)), [isFiltered, first.items]);
-  const isPending = !matching && lines.isPending;
-  const shown = matching?.length ?? (isPending ? early.length : lines.count);
-  const line = useMemo(() => (index ? cached((row: number) => index.line(row)) : null), [index]);
-  const row = (at: number): AssetLine | undefined => (matching && line ? (at < matching.length ? line(matching[at]!) : undefined) : isPending ? early[at] : lines.row(at));
+  const toolbar = (shown: number | undefined) => (
+    <div className="toolbar">
+      <SearchField label="Name, owner or description" value={q} onChange={setQ} />
+      <Choice
+        label="Namespace"
+        value={namespace}
+        options={[["", "Every namespace"], ...namespaces.items.map((each) => [each.namespace, each.namespace] as const)]}
+        onChange={(namespace) => set({ namespace: namespace || undefined })}
+      />
+      <StateChoice state={state} isAsked={shown !== undefined} />
+      <span className="spring" />
+      <span className="muted num" role="status">{shown === undefined ? "" : plural(shown, "asset")}</span>
+    </div>
+  );
   return (
     <Page full title="Assets">
-      <div className="toolbar">
-        <SearchField label="Name, owner or description" value={q} onChange={setQ} />
-        <Choice
-          label="Namespace"
-          value={namespace}
-          options={[["", "Every namespace"], ...namespaces.items.map((each) => [each.namespace, each.namespace] as const)]}
-          onChange={(namespace) => set({ namespace: namespace || undefined })}
-        />
-        <Choice
-          label="State"
-          value={state}
-          options={[["", "Every state"], ...(states.data ?? []).map((each) => [each.state, `${stateText(each.state)} (${count(Number(each.assets))})`] as const)]}
-          onChange={(state) => set({ state: state || undefined })}
-        />
-        <span className="spring" />
-        <span className="muted num" role="status">{isPending ? "" : plural(shown, "asset")}</span>
-      </div>
-      {lines.error && !matching ? <ProblemNote error={lines.error} /> : null}
+      {index ? <KeptAssets index={index} filter={filter} toolbar={toolbar} /> : <AskedAssets filter={filter} toolbar={toolbar} />}
+    </Page>
+  );
+}
+
+interface ListProps {
+  filter: AssetFilter;
+  toolbar: (shown: number | undefined) => ReactNode;
+}
+
+/** From the page's memory: a key in the filter changes this list and nothing else, and nobody is asked. */
+function KeptAssets({ index, filter, toolbar }: ListProps & { index: AssetIndex }) {
+  const { q, namespace, state, sort } = filter;
+  const matching = useMemo(() => index.matching({ q, namespace, state, sort }), [index, q, namespace, state, sort]);
+  const line = useMemo(() => cached((row: number) => index.line(row)), [index]);
+  const list = { count: matching.length, row: (at: number) => (at < matching.length ? line(matching[at]!) : undefined) };
+  return <AssetList list={list} filter={filter} toolbar={toolbar} />;
+}
+
+function AskedAssets({ filter, toolbar }: ListProps) {
+  const { q, namespace, state, sort } = filter;
+  const isFiltered = isAny(filter);
+  const first = useList("/assets", { enabled: !isFiltered, pageSize: 50 });
+  const asked = useDeferredValue(q);
+  const lines = useWindows<AssetLine>("assets", assetsSql, { q: asked, namespace, state, sort }, { lines: LINES, enabled: isFiltered || !first.isPending });
+  const early = useMemo(() => (isFiltered ? [] : first.items.map(earlyLine)), [isFiltered, first.items]);
+  const list: Listed = lines.isPending
+    ? { count: early.length || undefined, row: (at) => early[at], error: lines.error }
+    : { count: lines.count, row: lines.row, onRange: lines.onRange, error: lines.error };
+  return <AssetList list={list} filter={filter} toolbar={(shown) => toolbar(lines.isPending ? undefined : shown)} />;
+}
+
+const isAny = ({ q, namespace, state, sort }: AssetFilter): boolean => Boolean(q || namespace || state || sort !== "name");
+
+function AssetList({ list, filter, toolbar }: ListProps & { list: Listed }) {
+  const go = useGo();
+  const columns = useColumns(filter.sort);
+  return (
+    <>
+      {toolbar(list.count)}
+      {list.error ? <ProblemNote error={list.error} /> : null}
       <Panel fill>
-        {shown ? (
-          <Grid label="Assets" columns={columns} count={shown} row={row} rowKey={(line) => line.asset} onRange={lines.onRange} onOpen={(line) => go("/assets/$asset", { asset: line.asset })} minWidth={900} />
-        ) : isPending && !lines.error ? (
-          <Skeleton rows={14} />
-        ) : isFiltered ? (
+        {list.count ? (
+          <Grid label="Assets" columns={columns} count={list.count} row={list.row} rowKey={(line) => line.asset} onRange={list.onRange} onOpen={(line) => go("/assets/$asset", { asset: line.asset })} minWidth={900} />
+        ) : list.count === undefined ? (
+          list.error ? null : <Skeleton rows={14} />
+        ) : isAny(filter) ? (
           <Empty title="No asset matches">Ctrl K also searches columns, tags and code.</Empty>
         ) : (
           <Empty title="There are no assets yet">
@@ -89,9 +121,23 @@ function AllAssets() {
           </Empty>
         )}
       </Panel>
-    </Page>
+    </>
   );
 }
+
+/** Its options are counted when the list is there, not before it. */
+const StateChoice = memo(function StateChoice({ state, isAsked }: { state: string; isAsked: boolean }) {
+  const set = useSetSearch();
+  const states = useQuestion<{ state: string; assets: number }>("asset_states", statesSql, {}, { lines: LINES, enabled: isAsked });
+  return (
+    <Choice
+      label="State"
+      value={state}
+      options={[["", "Every state"], ...(states.data ?? []).map((each) => [each.state, `${stateText(each.state)} (${count(Number(each.assets))})`] as const)]}
+      onChange={(state) => set({ state: state || undefined })}
+    />
+  );
+});
 
 /** Lines that were made once are the same object again: their rows are not drawn anew. */
 function cached(make: (row: number) => AssetLine): (row: number) => AssetLine {
@@ -104,7 +150,8 @@ function cached(make: (row: number) => AssetLine): (row: number) => AssetLine {
   };
 }
 
-function useColumns(sort: string, set: (change: Record<string, unknown>) => void): GridColumn<AssetLine>[] {
+function useColumns(sort: string): GridColumn<AssetLine>[] {
+  const set = useSetSearch();
   const change = useRef(set);
   useEffect(() => {
     change.current = set;
@@ -112,12 +159,12 @@ function useColumns(sort: string, set: (change: Record<string, unknown>) => void
   return useMemo(
     () => [
       { name: "name", title: "Asset", width: "minmax(220px, 3fr)", sort: sort === "name" ? "ascending" : undefined, onSort: () => change.current({ sort: undefined }), cell: (row) => <AssetLink asset={row.asset} /> },
-      { name: "state", title: "State", width: "136px", cell: (row) => <State state={row.state} text={row.state === "MISSING" ? "Never run" : undefined} /> },
+      { name: "state", title: "State", width: "136px", cell: (row) => (row.state ? <State state={row.state} text={row.state === "MISSING" ? "Never run" : undefined} /> : null) },
       { name: "description", title: "Description", width: "minmax(160px, 4fr)", cell: (row) => <span className="muted"><Name>{row.description.trim()}</Name></span> },
       { name: "owners", title: "Owners", width: "minmax(110px, 1.4fr)", cell: (row) => <span className="muted"><Name>{parts(row.owners)}</Name></span> },
       { name: "rows", title: "Last rows", width: "96px", num: true, sort: sort === "rows" ? "descending" : undefined, onSort: () => change.current({ sort: "rows" }), cell: (row) => (row.last_rows === null ? "" : count(Number(row.last_rows))) },
       { name: "took", title: "Last took", width: "84px", num: true, cell: (row) => (row.last_wall_ms === null ? "" : duration(Number(row.last_wall_ms))) },
-      { name: "updated", title: "Materialized", width: "104px", num: true, sort: sort === "updated" ? "descending" : undefined, onSort: () => change.current({ sort: "updated" }), cell: (row) => when(row.materialized_ms) },
+      { name: "updated", title: "Materialized", width: "104px", num: true, sort: sort === "updated" ? "descending" : undefined, onSort: () => change.current({ sort: "updated" }), cell: (row) => (row.state ? when(row.materialized_ms) : null) },
     ],
     [sort],
   );
@@ -129,7 +176,7 @@ const earlyLine = (row: Item<"/assets">): AssetLine => ({
   description: row.description,
   owners: row.owners.join("\n"),
   kinds: row.kind,
-  state: row.active === false ? "REMOVED" : "UNKNOWN",
+  state: row.active === false ? "REMOVED" : "",
   materialized_ms: null,
   last_rows: null,
   last_wall_ms: null,

@@ -4,10 +4,11 @@ import { useCallback } from "react";
 import { useList } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { Grid, type GridColumn } from "../design/grid";
-import { Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
+import { Choice, Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { count, exact, Name, Time } from "../design/values";
 import { useSetSearch } from "../layout/link";
+import { TypedSearch } from "../layout/typed";
 
 const route = getRouteApi("/w/$tenant/$workspace/audit");
 type Row = Schemas["AuditRow"];
@@ -40,8 +41,8 @@ export function AuditPage() {
   return (
     <Page full title="Audit" lead={<>Every change, every refused call and every secret that was read, derived from the log and chained by hashes. <code>servo audit verify</code> compares all of it.</>}>
       <div className="toolbar">
-        <SearchField label="Actor" value={search.actor ?? ""} onChange={(actor) => set({ actor: actor || undefined })} />
-        <SearchField label="Action, for example TriggerRun" value={search.action ?? ""} onChange={(action) => set({ action: action || undefined })} />
+        <TypedSearch label="Actor" value={search.actor ?? ""} onChange={(actor) => set({ actor: actor || undefined })} />
+        <TypedSearch label="Action, for example TriggerRun" value={search.action ?? ""} onChange={(action) => set({ action: action || undefined })} />
         <Choice label="Outcome" value={search.outcome ?? ""} options={OUTCOMES} onChange={(outcome) => set({ outcome: outcome || undefined })} />
         <Choice label="Since" value={search.since ?? ""} options={SINCE} onChange={(since) => set({ since: since || undefined })} />
         <span className="spring" />

@@ -221,7 +221,7 @@ export function RequestDetails({ request }: { request: string }) {
             <dt>Run</dt><dd>{data.run_id && data.state === "TRIGGERED" ? <RunLink run={data.run_id} /> : data.state === "PENDING" ? "An orchestrator plans it: servo orchestrator" : "–"}</dd>
             {data.reason ? <><dt>Reason</dt><dd><Name>{data.reason}</Name>{data.hint ? <div className="small muted"><Name>{data.hint}</Name></div> : null}</dd></> : null}
             <dt>Asked for</dt><dd><Name mono>{data.request.selection.join(" ")}</Name> <Name mono>{(data.request.partitions ?? []).join(", ")}</Name></dd>
-            <dt>By</dt><dd>{data.kind} <Name>{data.requested_by}</Name>, <Time at={data.requested_at} /></dd>
+            <dt>By</dt><dd>{[data.kind, data.requested_by].filter(Boolean).map((each) => <span key={each}><Name>{each}</Name>, </span>)}<Time at={data.requested_at} /></dd>
             <dt>Key</dt><dd><Name mono>{data.request_key}</Name></dd>
           </dl>
         </Panel>

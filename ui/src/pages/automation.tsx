@@ -6,6 +6,7 @@ import { Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { Name, Time } from "../design/values";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
+import { Tabs } from "../layout/tabs";
 import { AutomationDetails, RequestDetails, ScheduleDetails, SensorDetails } from "./automation-details";
 
 const route = getRouteApi("/w/$tenant/$workspace/automation");
@@ -17,9 +18,9 @@ export function AutomationPage() {
   const view = search.view ?? "schedules";
   return (
     <Page title="Automation" lead="Everything that asks for runs leaves a request, which an orchestrator plans or refuses with a reason.">
-      <nav className="tabs" aria-label="Automation">
+      <Tabs label="Automation">
         {VIEWS.map(([name, title]) => <PageLink key={name} to="/automation" search={{ view: name }} current={name === view}>{title}</PageLink>)}
-      </nav>
+      </Tabs>
       {view === "schedules" ? <Schedules chosen={search.name} project={search.project} /> : null}
       {view === "sensors" ? <Sensors chosen={search.name} project={search.project} /> : null}
       {view === "assets" ? <Automations chosen={search.name} /> : null}

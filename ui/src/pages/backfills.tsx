@@ -9,7 +9,7 @@ import { useMoment } from "../api/workspace";
 import { Action, Field, words } from "../design/action";
 import { Bar, Choice, Dialog, Empty, Loaded, Page, Panel, ProblemNote, type Share, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { count, duration, Name, plural, Time } from "../design/values";
+import { By, count, duration, Name, plural, Time } from "../design/values";
 import { PageLink, RunLink, useGo } from "../layout/link";
 
 const route = getRouteApi("/w/$tenant/$workspace/backfills");
@@ -133,7 +133,7 @@ function Summary({ backfill }: { backfill: Backfill }) {
         <dt>Partitions</dt><dd>{count(backfill.completed)} done, {count(backfill.failed)} failed, {count(backfill.skipped)} skipped, {count(backfill.pending)} to do, of {count(backfill.total_partitions)}</dd>
         <dt>Range</dt><dd><Name mono>{backfill.partitions.join(", ")}</Name></dd>
         <dt>Chunks</dt><dd>{count(backfill.asked)} of {count(backfill.chunks)} asked for, {plural(backfill.active_runs, "active run")} of at most {backfill.max_concurrent_runs}, {backfill.newest_first ? "newest" : "oldest"} first</dd>
-        <dt>Created</dt><dd><Time at={backfill.created_at} /> by <Name>{backfill.created_by}</Name></dd>
+        <dt>Created</dt><dd><Time at={backfill.created_at} /><By who={backfill.created_by} /></dd>
         {backfill.finished_at ? <><dt>Finished</dt><dd><Time at={backfill.finished_at} /></dd></> : null}
       </dl>
     </Panel>

@@ -4,7 +4,7 @@ import { useList, useRead } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { Choice, Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { count, duration, Name, plural, Time } from "../design/values";
+import { By, count, duration, Name, plural, Time } from "../design/values";
 import { AssetLink, PageLink, RunLink, useSetSearch } from "../layout/link";
 import { partitionText } from "./partition-text";
 
@@ -133,7 +133,7 @@ function Statement({ body }: { body: Schemas["ContractBody"] }) {
         {contract.description ? <><dt>About</dt><dd><Name>{contract.description}</Name></dd></> : null}
         {contract.key?.length ? <><dt>Key</dt><dd><Name mono>{contract.key.join(", ")}</Name></dd></> : null}
         {freshness ? <><dt>Freshness</dt><dd>at most {duration(freshness.max_age_s * 1000)} old</dd></> : null}
-        <dt>Declared</dt><dd>in {body.source === "code" ? "code" : "the catalog"} by <Name>{body.declared_by}</Name>, <Time at={body.declared_at} /></dd>
+        <dt>Declared</dt><dd>in {body.source === "code" ? "code" : "the catalog"}<By who={body.declared_by} />, <Time at={body.declared_at} /></dd>
         {contract.terms ? <><dt>Terms</dt><dd><Name>{contract.terms}</Name></dd></> : null}
       </dl>
       {contract.columns?.length ? (

@@ -68,7 +68,7 @@ function readColours(states: Iterable<string>): Colours {
     tones: new Map([...states].map((state) => [state, colour(state === "MISSING" ? "line-strong" : toneOf(state))])),
     surface: colour("surface"),
     line: colour("line-strong"),
-    edge: colour("faint"),
+    edge: colour("edge"),
     text: colour("text"),
     muted: colour("muted"),
     accent: colour("accent"),
@@ -105,7 +105,7 @@ export class Painter {
     context.translate(-sight.x, -sight.y);
     const bounds = { left: sight.x, top: sight.y, right: sight.x + canvas.width / ratio / sight.scale, bottom: sight.y + canvas.height / ratio / sight.scale };
     const isMarked = marks.selected >= 0 || marks.found !== null;
-    const isPartial = this.paintEdges(context, sight, bounds, isMarked ? 0.12 : 0.38, isMoving);
+    const isPartial = this.paintEdges(context, sight, bounds, isMarked ? 0.25 : 1, isMoving);
     context.globalAlpha = isMarked ? 0.3 : 1;
     this.paintNodes(context, sight, bounds);
     context.globalAlpha = 1;

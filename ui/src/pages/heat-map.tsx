@@ -3,12 +3,12 @@
  * days, else rows in the order of the keys. Few ranges of the same state are drawn as they are; of many the server
  * makes the cells. A million partitions are as quick as a thousand: nothing lists their keys.
  */
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { useRead } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { State, stateText, toneOf } from "../design/states";
 import { count, plural } from "../design/values";
-import { colour, useTheme } from "../layout/theme";
+import { colour, useDark } from "../layout/theme";
 import { partitionText } from "./partition-text";
 
 type Range = Schemas["StatusRange"];
@@ -100,20 +100,23 @@ export function HeatMap({ asset, ranges, total, counts: counted, picture }: Heat
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
   const [tip, setTip] = useState<{ x: number; y: number; range: Range | null; place: number } | null>(null);
-  const theme = useTheme();
+  const isDark = useDark();
   const starts = useMemo(() => {
     let at = 0;
     return ranges.map((range) => ((at += range.partitions), at - range.partitions));
   }, [ranges]);
   const cells = useMemo(() => (picture ? pictureLayout(picture, Math.max(60, width)) : layout(Math.max(1, total), Math.max(60, width), weekday(ranges[0]?.first))), [total, width, ranges, picture]);
-  useEffect(() => {
+  // Measured and drawn before the browser paints: the first frame has the picture.
+  useLayoutEffect(() => {
     const element = canvas.current?.parentElement;
     if (!element) return;
-    const observer = new ResizeObserver(() => setWidth(element.clientWidth - 32));
+    const measure = () => setWidth(element.clientWidth - 32);
+    measure();
+    const observer = new ResizeObserver(measure);
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = canvas.current;
     if (!element || !width) return;
     const scale = devicePixelRatio;
@@ -134,7 +137,7 @@ export function HeatMap({ asset, ranges, total, counts: counted, picture }: Heat
       context.fillStyle = colours.get(state)!;
       context.fillRect(column * (cells.size + cells.gap), row * (cells.size + cells.gap), cells.size, cells.size);
     }
-  }, [cells, ranges, starts, total, width, theme, picture]);
+  }, [cells, ranges, starts, total, width, isDark, picture]);
   const find = (event: React.MouseEvent): { range: Range | null; place: number } | null => {
     const box = canvas.current!.getBoundingClientRect();
     const step = cells.size + cells.gap;

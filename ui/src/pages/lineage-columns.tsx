@@ -124,7 +124,7 @@ function Picture({ asset, column, nodes, links }: { asset: string; column: strin
         nodesConnectable={false}
         deleteKeyCode={null}
         fitView
-        fitViewOptions={{ maxZoom: 1, padding: 0.15 }}
+        fitViewOptions={{ minZoom: 0.55, maxZoom: 1, padding: 0.15 }}
         minZoom={0.1}
         proOptions={{ hideAttribution: true }}
       >

@@ -77,7 +77,7 @@ export function LineageGraph({ nodes, edges, onOpen, onCenter }: { nodes: GraphN
         nodesConnectable={false}
         deleteKeyCode={null}
         fitView
-        fitViewOptions={{ maxZoom: 1, padding: 0.15 }}
+        fitViewOptions={{ minZoom: 0.55, maxZoom: 1, padding: 0.15 }}
         minZoom={0.1}
         onNodeDoubleClick={(_, node) => onCenter(node.id)}
         proOptions={{ hideAttribution: true }}

@@ -9,6 +9,7 @@ import { Choice, Empty, Panel, ProblemNote, SearchField, Skeleton } from "../des
 import { State, stateText } from "../design/states";
 import { count, Name, plural } from "../design/values";
 import { AssetLink, PageLink, useGo, useSetSearch } from "../layout/link";
+import { Tabs } from "../layout/tabs";
 import { useTyped } from "../layout/typed";
 import { useQuestion } from "../query/engine";
 import { around, type AssetGraph } from "./asset-graph";
@@ -55,10 +56,10 @@ export function LineageOverview() {
   };
   return (
     <>
-      <nav className="tabs" aria-label="Views of lineage">
+      <Tabs label="Views of lineage">
         <PageLink to="/lineage" search={{ namespace: namespace || undefined, q: q || undefined, node }} current={view !== "list"}>Graph</PageLink>
         <PageLink to="/lineage" search={{ namespace: namespace || undefined, q: q || undefined, node, view: "list" }} current={view === "list"}>List</PageLink>
-      </nav>
+      </Tabs>
       <div className="toolbar">
         <form role="search" onSubmit={next}>
           <SearchField label="Find an asset" value={q} onChange={setQ} />

@@ -9,6 +9,7 @@ import { Choice, Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../de
 import { count, Name, plural } from "../design/values";
 import { FaultPage } from "../layout/faults";
 import { AssetLink, PageLink, useSetSearch } from "../layout/link";
+import { Tabs } from "../layout/tabs";
 import { useQuestion } from "../query/engine";
 import type { GraphNode } from "./lineage-graph";
 
@@ -36,10 +37,10 @@ export function LineagePage() {
     >
       {asset ? (
         <>
-          <nav className="tabs" aria-label="Views of lineage">
+          <Tabs label="Views of lineage">
             <PageLink to="/lineage" search={{ asset }} current={view !== "list"}>Graph</PageLink>
             <PageLink to="/lineage" search={{ asset, view: "list" }} current={view === "list"}>Everything that depends on it</PageLink>
-          </nav>
+          </Tabs>
           {view === "list" ? <Impact asset={asset} /> : (
             <>
               <ColumnChoice asset={asset} />

@@ -101,7 +101,7 @@ function HeldDetails({ held }: { held: HeldAnswer }) {
           {output.decided_at ? <><dt>Decided</dt><dd><Name>{output.decision}</Name> by <Name>{output.decided_by}</Name>, <Time at={output.decided_at} /></dd></> : null}
         </dl>
       </Panel>
-      <Panel title="Checks" count={`${failing.length} of ${held.checks.length} failed`}>
+      {held.checks.length ? <Panel title="Checks" count={`${failing.length} of ${held.checks.length} failed`}>
         <div className="table-wrap">
           <table className="table">
             <thead><tr><th>Result</th><th>Check</th><th>Expected</th><th>Found</th><th className="num">Failing rows</th></tr></thead>
@@ -118,7 +118,7 @@ function HeldDetails({ held }: { held: HeldAnswer }) {
             </tbody>
           </table>
         </div>
-      </Panel>
+      </Panel> : null}
       {failing.some((check) => check.sample.length) ? (
         <Panel title="Samples of failing rows">
           {failing.filter((check) => check.sample.length).map((check) => (

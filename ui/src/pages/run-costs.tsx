@@ -22,7 +22,7 @@ const MOST = 1_000;
 
 export function RunCosts({ run }: { run: string }) {
   const result = useQuestion<Line>("run_costs", costsSql, { run }, { maxRows: MOST + 1 });
-  return <Loaded result={result} rows={8}>{(lines) => (lines.length ? <Costs lines={lines} /> : <Empty title="No attempt has ended">What a task took is known when it ends. Tasks that are reused cost nothing.</Empty>)}</Loaded>;
+  return <Loaded result={result} rows={8}>{(lines) => (lines.length ? <Costs lines={lines} /> : <Empty title="Nothing was measured yet">What a task took is known when it ends. Tasks that are reused cost nothing.</Empty>)}</Loaded>;
 }
 
 const costOf = (line: Line): string => (line.currency ? money({ [line.currency]: Number(line.cost_nanos) }) : "–");

@@ -4,10 +4,12 @@ import tasksSql from "../../sql/run_tasks.sql?raw";
 import { useList, useRead } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { Grid, type GridColumn } from "../design/grid";
-import { Choice, Empty, Loaded, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
+import { Choice, Empty, Loaded, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { bytes, count, duration, Name, plural, Time } from "../design/values";
 import { AssetLink, PageLink, useSetSearch } from "../layout/link";
+import { Tabs } from "../layout/tabs";
+import { TypedSearch } from "../layout/typed";
 import { useWindows } from "../query/windows";
 import { LogView } from "./log-view";
 import { partitionText } from "./partition-text";
@@ -54,7 +56,7 @@ export function RunTasks({ run, body }: { run: string; body: Schemas["RunBody"] 
   return (
     <>
       <div className="toolbar">
-        <SearchField label="Asset or partition" value={search.q ?? ""} onChange={(q) => set({ q: q || undefined })} />
+        <TypedSearch label="Asset or partition" value={search.q ?? ""} onChange={(q) => set({ q: q || undefined })} />
         <Choice label="State" value={search.state ?? ""} options={[["", "Every state"], ...STATES.map((state) => [state, state.toLowerCase().replaceAll("_", " ")] as const)]} onChange={(state) => set({ state: state || undefined })} />
         <span className="spring" />
         <span className="muted num" role="status">{tasks.isPending ? "" : `${count(tasks.count)} of ${plural(body.tasks_total, "task")}`}</span>
@@ -94,13 +96,13 @@ function TaskPanel({ run, task, onClose }: { run: string; task: string; onClose:
             <dt>Asset</dt><dd><AssetLink asset={body.asset} /></dd>
             <dt>Processor</dt><dd>{duration(body.cpu_ms)}, {bytes(body.peak_memory_kib * 1024)} at most</dd>
           </dl>
-          <nav className="tabs" aria-label="Parts of the task">
+          <Tabs label="Parts of the task">
             {PARTS.map(([part, title]) => (
               <PageLink key={title} to="/runs/$run" params={{ run }} search={{ task, show: part }} current={show === part}>
                 {title}
               </PageLink>
             ))}
-          </nav>
+          </Tabs>
           {show !== undefined ? (
             <Loaded result={{ data: planned, error: plan.error, isPending: plan.isPending }}>{(found) => (show === "code" ? <TaskCode plan={found} /> : <TaskInputs run={run} plan={found} />)}</Loaded>
           ) : body.attempt ? (

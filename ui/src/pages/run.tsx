@@ -10,6 +10,7 @@ import { State } from "../design/states";
 import { between, count, duration, Name, plural, Time } from "../design/values";
 import { FaultPage } from "../layout/faults";
 import { PageLink, RunLink, useGo } from "../layout/link";
+import { Tabs } from "../layout/tabs";
 import type { RunView } from "../router";
 import { CauseLine } from "./asset-explain";
 import { runTitle } from "./overview";
@@ -65,14 +66,14 @@ export function RunPage() {
           </div>
         </div>
       ) : null}
-      <nav className="tabs" aria-label="Parts of the run">
+      <Tabs label="Parts of the run">
         {VIEWS.map(([each, title]) => (
           <PageLink key={title} to="/runs/$run" params={{ run }} search={{ view: each }} current={view === each}>
             {title}
             {title === "Tasks" && body ? <span className="count num">{count(body.tasks_total)}</span> : null}
           </PageLink>
         ))}
-      </nav>
+      </Tabs>
       {!body ? (
         <Skeleton rows={10} />
       ) : view === "timeline" ? (

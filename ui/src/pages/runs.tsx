@@ -4,10 +4,11 @@ import { useCallback } from "react";
 import { useList } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { Grid, type GridColumn } from "../design/grid";
-import { Bar, Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
+import { Bar, Choice, Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { between, count, duration, Name, plural, Time } from "../design/values";
 import { RunLink, useSetSearch } from "../layout/link";
+import { TypedSearch } from "../layout/typed";
 import { runTitle } from "./overview";
 import { Materialize } from "./materialize";
 import { runShares } from "./run-shares";
@@ -41,7 +42,7 @@ export function RunsPage() {
     <Page full title="Runs" lead="Each run has a plan, made before it starts: which tasks run, which are reused, and why." actions={<Materialize />}>
       <div className="toolbar">
         <Choice label="State" value={search.state ?? ""} options={STATES} onChange={(state) => set({ state: state || undefined })} />
-        <SearchField label="Asset, for example sales.orders" value={search.asset ?? ""} onChange={(asset) => set({ asset: asset || undefined })} />
+        <TypedSearch label="Asset, for example sales.orders" value={search.asset ?? ""} onChange={(asset) => set({ asset: asset || undefined })} />
         <Choice label="Since" value={search.since ?? ""} options={[["", "Any time"], ["1h", "Last hour"], ["24h", "Last day"], ["7d", "Last week"]]} onChange={(since) => set({ since: since || undefined })} />
         <span className="spring" />
         <span className="muted num">{hasMore ? `${count(items.length)}+ runs` : plural(items.length, "run")}</span>

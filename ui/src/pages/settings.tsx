@@ -12,6 +12,7 @@ import { State } from "../design/states";
 import { count, Name, Time } from "../design/values";
 import { FaultPage } from "../layout/faults";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
+import { Tabs } from "../layout/tabs";
 
 const route = getRouteApi("/w/$tenant/$workspace/settings");
 const VIEWS: readonly (readonly ["limits" | "notifications" | "keys" | "roles", string, Permission])[] = [
@@ -31,9 +32,9 @@ export function SettingsPage() {
   if (session.data && !permissions.has(needed)) return <FaultPage error={new Problem(403, { detail: `This part of the settings needs the permission ${needed}.`, hint: "Somebody who manages roles can give you one that has it." })} />;
   return (
     <Page title="Settings">
-      <nav className="tabs" aria-label="Settings">
+      <Tabs label="Settings">
         {VIEWS.filter(([, , permission]) => permissions.has(permission)).map(([name, title]) => <PageLink key={name} to="/settings" search={{ view: name }} current={name === view}>{title}</PageLink>)}
-      </nav>
+      </Tabs>
       {view === "limits" && permissions.has("runs.read") ? <Limits /> : null}
       {view === "notifications" && permissions.has("runs.read") ? <Notifications /> : null}
       {view === "keys" && permissions.has("keys.manage") ? <Keys /> : null}

@@ -52,20 +52,20 @@ export function SqlPage() {
         </>
       }
     >
-      <div className="side" style={{ gridTemplateColumns: "minmax(0, 1fr) 280px", alignItems: "stretch" }}>
+      <div className="question">
         <Suspense fallback={<div className="editor"><Skeleton rows={3} /></div>}>
           <Editor value={text} tables={tables} onChange={setText} onRun={run} />
         </Suspense>
         <Panel title="Tables" count={snapshot.data ? count(snapshot.data.tables.length) : undefined}>
           <div style={{ height: 190, overflow: "auto" }} tabIndex={0} role="region" aria-label="Tables">
-            <table className="table">
+            <table className="table fixed">
               <tbody>
                 {snapshot.data?.tables.map((table) => (
                   <tr key={table.table}>
                     <td className="truncate">
                       <button type="button" className="linklike mono" title={`Ask for rows of ${table.table}`} onClick={() => setText(`SELECT *\nFROM ${table.table}\nLIMIT 100`)}>{table.table}</button>
                     </td>
-                    <td className="num muted small">{count(table.rows)}</td>
+                    <td className="num muted small" style={{ width: 64 }}>{count(table.rows)}</td>
                   </tr>
                 ))}
               </tbody>

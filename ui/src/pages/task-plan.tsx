@@ -7,33 +7,48 @@ import { partitionText } from "./partition-text";
 
 type TaskPlan = Answer<"/runs/{run_id}/tasks/{task_id}/plan">;
 
+/** Without the empty lines around it, which a text in three quotes has. */
+export const CodeText = ({ text }: { text: string }) =>
+  text.trim() ? <pre className="code-block" tabIndex={0}>{text.replace(/^(?:[ \t]*\n)+|\s+$/g, "")}</pre> : <p className="muted">The deployment has no text of it.</p>;
+
+export function RenderedSql({ sql, problem }: { sql: string; problem: string }) {
+  return (
+    <>
+      <p className="muted small">References, the partition and the configuration are filled in. <code>`@name`</code> is a view of exactly the versions that a task reads.</p>
+      {problem ? <ProblemNote error={new Error(problem)} /> : <CodeText text={sql} />}
+    </>
+  );
+}
+
+export const Configuration = ({ config }: { config: Record<string, string> }) => (
+  <dl className="properties">
+    {Object.entries(config).map(([name, value]) => (
+      <div key={name} style={{ display: "contents" }}>
+        <dt className="mono"><Name>{name}</Name></dt>
+        <dd className="mono"><Name>{value}</Name></dd>
+      </div>
+    ))}
+  </dl>
+);
+
 export function TaskCode({ plan }: { plan: TaskPlan }) {
-  const config = Object.entries(plan.config);
   return (
     <div className="body task-code">
       {plan.kind === "sql" ? (
         <section aria-label="Rendered SQL">
           <h3>What Spark is given</h3>
-          <p className="muted small">References, the partition and the configuration are filled in. <code>`@name`</code> is a view of exactly the versions that the tab “Inputs” has.</p>
-          {plan.sql_problem ? <ProblemNote error={new Error(plan.sql_problem)} /> : <pre className="code-block" tabIndex={0}>{plan.sql}</pre>}
+          <RenderedSql sql={plan.sql} problem={plan.sql_problem} />
         </section>
       ) : null}
-      {config.length ? (
+      {Object.keys(plan.config).length ? (
         <section aria-label="Configuration">
           <h3>Configuration</h3>
-          <dl className="properties">
-            {config.map(([name, value]) => (
-              <div key={name} style={{ display: "contents" }}>
-                <dt className="mono"><Name>{name}</Name></dt>
-                <dd className="mono"><Name>{value}</Name></dd>
-              </div>
-            ))}
-          </dl>
+          <Configuration config={plan.config} />
         </section>
       ) : null}
       <section aria-label="Code">
         <h3>{plan.kind === "sql" ? "As it was written" : "Python"} <span className="muted mono small"><Name>{plan.place}</Name></span></h3>
-        {plan.code ? <pre className="code-block" tabIndex={0}>{plan.code}</pre> : <p className="muted">The deployment has no text of it.</p>}
+        <CodeText text={plan.code} />
       </section>
     </div>
   );

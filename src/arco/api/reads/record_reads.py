@@ -175,7 +175,7 @@ class ReportsParameters(PageParameters, frozen=True, kw_only=True):
 def list_reports(
     view: View, visible: Visible, parameters: ReportsParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, ReportedOutputBody]]:
-    """List outputs of an asset that others have reported in the last 30 days, the newest first."""
+    """List external outputs of an asset reported in the last 30 days, newest first."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     names = lineage_reader(view.snapshot).names
     after: Any = window.after
@@ -220,7 +220,7 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True):
 def list_pins(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, PinBody]]:
-    """List pins: generations that are kept, whatever their age. Expired ones, too."""
+    """List pins: generations that are kept regardless of age, including expired pins."""
     require_everything(visible, "pins")
     for pin in sorted(read_pins(view.store), key=lambda pin: (pin.generation, pin.name)):
         key = (pin.generation, pin.name)

@@ -166,15 +166,15 @@ def update_term(
     return _term_after(writing, parameters.term, done)
 
 
-def _term_after(writing: Writing, term: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
+def _term_after(writing: Writing, term: str, outcome: Acknowledged) -> WriteAnswer[ChangedBody]:
     version, _ = GovernanceReader(writing.fresh().snapshot).term(term)
-    body = ChangedBody(subject=term, row_version=version, replayed=done.replayed)
-    return WriteAnswer(body, done.generation, f"/terms/{term}", version)
+    body = ChangedBody(subject=term, row_version=version, replayed=outcome.replayed)
+    return WriteAnswer(body, outcome.generation, f"/terms/{term}", version)
 
 
 class TermDropParameters(TermWriteParameters, frozen=True, kw_only=True):
     force: Annotated[
-        bool, Meta(description="Although it is used: who uses it goes on naming it.")
+        bool, Meta(description="Drop the term even if it is used; existing references stay.")
     ] = False
 
 

@@ -1,5 +1,6 @@
 /** Text that somebody types, at once for the page and a moment later for the URL. */
 import { useEffect, useRef, useState } from "react";
+import { SearchField } from "../design/parts";
 
 const PAUSE_MS = 250;
 
@@ -25,4 +26,10 @@ export function useTyped(value: string, commit: (text: string) => void): [string
     return () => clearTimeout(timer);
   }, [text]);
   return [text, setText];
+}
+
+/** A field for what the URL has. */
+export function TypedSearch({ label, value, onChange }: { label: string; value: string; onChange: (text: string) => void }) {
+  const [text, setText] = useTyped(value, onChange);
+  return <SearchField label={label} value={text} onChange={setText} />;
 }
