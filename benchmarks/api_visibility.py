@@ -36,7 +36,7 @@ def measure(at: Path, quick: bool) -> dict[str, object]:
     with serving(at) as ours:
         return {
             "authz_over_none": _compare(workspace, ours, key, "/assets", 20, rounds),
-            "authz_runs_over_none": _compare(workspace, ours, key, "/runs", 2, 3),
+            "authz_runs_over_none": _compare(workspace, ours, key, "/runs", 10, rounds),
         }
 
 

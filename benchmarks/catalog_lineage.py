@@ -97,7 +97,7 @@ def explained(workspace: Workspace, group: int) -> float:
     reader = PersonalDataReader(workspace.read.snapshot())
     last = f"bench.a{group * GROUP + GROUP - 1}"
     seconds, explanation = timed(reader.explain, last, "mail")
-    assert explanation.label.pii == {"email"} and len(explanation.ways["email"]) == 2
+    assert explanation.label.pii == {"email"} and len(explanation.paths["email"]) == 2
     return seconds
 
 

@@ -34,11 +34,16 @@ def fill_runs(workspace: Workspace, count: int, namespaces: Sequence[str] = ()) 
 
 def _fill(workspace: Workspace, count: int, namespaces: Sequence[str]) -> None:
     for rows in _runs(workspace.clock.now(), count):
-        _put(workspace, RUNS, {(row.run_id,): row for row in rows})
         if namespaces:
             rng = random.Random(len(rows))
-            tasks = [_task(row, rng.choice(namespaces)) for row in rows]
+            chosen = [rng.choice(namespaces) for _ in rows]
+            rows = [
+                msgspec.structs.replace(row, namespaces=[namespace])  # as the fold does
+                for row, namespace in zip(rows, chosen, strict=True)
+            ]
+            tasks = [_task(row, namespace) for row, namespace in zip(rows, chosen, strict=True)]
             _put(workspace, TASKS, {(task.run_id, task.task_id): task for task in tasks})
+        _put(workspace, RUNS, {(row.run_id,): row for row in rows})
     workspace.upkeep.merger.merge(everything=True)
 
 

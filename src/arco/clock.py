@@ -33,9 +33,8 @@ class SystemClock:
 class MovedClock(SystemClock):
     """The system's clock, moved by the number of seconds in a file, which may change meanwhile.
 
-    For tries: all processes that name the same file see ticks fall due as soon as it is changed.
-    The store has to be moved as far (`storage/moved.py`). Put a new file in its place: one that
-    is being written is read half.
+    For experiments: all processes with the same file see ticks fall due as soon as it is changed.
+    The store has to be shifted too (`storage/moved.py`). Replace the file atomically.
     """
 
     def __init__(self, file: Path) -> None:
@@ -46,12 +45,12 @@ class MovedClock(SystemClock):
         return super().now() + self.shift()
 
     def shift(self) -> timedelta:
-        """How far it is moved now. Raises Invalid if the file does not say."""
+        """The current shift. Raises Invalid for an invalid file."""
         try:
             return timedelta(seconds=float(self._file.read_text("utf-8")))
         except (OSError, ValueError, OverflowError) as error:
             raise Invalid(
-                f"the clock offset cannot be read from {self._file} says: {error}",
+                f"the clock offset cannot be read from {self._file}: {error}",
                 hint="write the number of seconds into it, as in 3600",
             ) from None
 

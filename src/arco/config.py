@@ -57,14 +57,14 @@ WORKSPACE = "main"
 
 
 class ConfigSource(msgspec.Struct, frozen=True):
-    """What one source says; None where it is silent."""
+    """The values of one source; None where it has none."""
 
     store: str | None = None
     tenant: str | None = None
     workspace: str | None = None
 
     def over(self, other: ConfigSource) -> ConfigSource:
-        """These, and what `other` says where these are silent."""
+        """These values, and those of `other` where these have none."""
         return ConfigSource(
             self.store or other.store,
             self.tenant or other.tenant,
@@ -137,7 +137,7 @@ def resolve(options: ConfigSource, env: Mapping[str, str], directory: Path) -> C
 def resolve_names(
     options: ConfigSource, env: Mapping[str, str], directory: Path
 ) -> tuple[str, str]:
-    """Tenant and workspace, for who reaches them through a server and needs no store."""
+    """Tenant and workspace, for access through a server, without a store."""
     path, section = _nearest(directory, "workspace")
     from_file = _settings(path, section) if path is not None else ConfigSource()
     settings = options.over(from_env(env)).over(from_file)
@@ -145,7 +145,7 @@ def resolve_names(
 
 
 def _local_store(directory: Path) -> ConfigSource:
-    """What `servo dev` has made where nothing names a store: here, or beside an `arco.toml`."""
+    """The store of `servo dev`, if nothing names a store: here, or beside an `arco.toml`."""
     for folder in (directory, *(path.parent for path in find_files(directory))):
         store = folder / LOCAL_STORE
         if store.is_dir() and any(each.is_dir() for each in store.iterdir()):
@@ -180,15 +180,15 @@ def resolve_modules(directory: Path) -> tuple[str, ...] | None:
 
 
 def resolve_running(env: Mapping[str, str], directory: Path) -> Running:
-    """What the nearest files say of Spark and of prices, and the environment of Spark."""
+    """Settings of Spark and prices from the nearest files, and of Spark from the environment."""
     spark_path, section = _nearest(directory, "spark")
-    given = {
+    overrides = {
         name: env[variable]
         for name, variable in (("master", "ARCO_SPARK_MASTER"), ("remote", "ARCO_SPARK_REMOTE"))
         if env.get(variable)
     }
     where = f"[spark] of {spark_path or 'the environment'}"
-    spark = parse_spark({**(section or {}), **given}, where)
+    spark = parse_spark({**(section or {}), **overrides}, where)
     path, costs = _nearest(directory, "costs")
     if path is None or costs.pricing is None:
         return Running(spark)
@@ -202,7 +202,7 @@ def resolve_channels(directory: Path) -> NotificationSettings:
 
 
 def resolve_auth(directory: Path) -> AuthSettings:
-    """Who may call the API, by the nearest file that says so. Raises Invalid."""
+    """The settings of authentication from the nearest file that has them. Raises Invalid."""
     path, section = _nearest(directory, "auth")
     return parse_auth(section or {}, f"[auth] of {path}")
 

@@ -83,7 +83,7 @@ class LocalEngine:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[LocalEngine]:
-        """Run on threads of its own until the block ends; then finish what is under way."""
+        """Run on separate threads until the block ends; then finish running tasks."""
         targets = {
             "orchestrator": lambda: self.orchestrator.run(self._stop),
             "worker": lambda: self.worker.run(self._stop_worker),
@@ -103,7 +103,7 @@ class LocalEngine:
     def stop(self) -> None:
         self._stop_worker.set()
         if self._failed is not None:
-            # The orchestrator, which appends what the worker reports, may be what failed.
+            # The orchestrator, which appends the worker's reports, may have failed.
             threading.Thread(
                 target=self._reports.run, args=(self._ended,), name="reports", daemon=True
             ).start()

@@ -13,8 +13,8 @@ _KEPT: Final = 4_096
 class _Moments(dict[int, datetime]):
     """Moments by the microseconds since the epoch, with the last ones kept.
 
-    Rows that changed together have the same moment, and making one takes longer than reading
-    any other value of a row.
+    Rows that changed together have the same moment, and creating one takes longer than reading any
+    other value.
     """
 
     def __missing__(self, microseconds: int) -> datetime:

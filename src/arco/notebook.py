@@ -1,4 +1,4 @@
-"""What `arco.open` hands out: rows in any shape, and steps of lineage; shown in notebooks."""
+"""Results of `arco.open`: rows in any shape, and lineage; shown in notebooks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN_ROWS: Final = 10
 
 
 class DataTable:
-    """Rows, read when they are asked for, in the shape that is asked for."""
+    """Rows, read when needed, in the requested shape."""
 
     def __init__(
         self,

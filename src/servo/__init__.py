@@ -8,7 +8,7 @@
     def totals(orders: AssetIn):
         return orders.arrow().group_by("sku").aggregate([("value", "sum")])
 
-This is all of it: every other module is the inside, and `__all__` is pinned by a test.
+These names are the public API, and `__all__` is pinned by a test. All other modules are internal.
 """
 
 from servo.asset import AssetDefinition, SqlAssetDefinition, asset, column, sql_asset

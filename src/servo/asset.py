@@ -1,4 +1,4 @@
-"""Assets: a function that makes data, or a query, with what surrounds it.
+"""Assets: a function or a query that computes data, with its settings.
 
     NAMESPACE = "sales"
 
@@ -6,10 +6,9 @@
     def totals(orders: AssetIn) -> pa.Table:
         ...
 
-An asset's key is `namespace.name`. The name is the function's; the namespace is
-`namespace=`, or else the module's variable `NAMESPACE`. What is declared is
-checked by `servo.validate`, all of it at once; only what cannot be kept at all (an
-unknown argument, or a value that is none of the accepted ones) is refused here, with
+An asset's key is `namespace.name`. The name is the function's; the namespace is `namespace=`, or
+else the module's variable `NAMESPACE`. `servo.validate` checks all declarations and reports all
+problems at once. Only unknown arguments and values that are not accepted are refused here, with
 file and line. Short forms (`retry=3`, `gating="quarantine"`) become what they stand for.
 """
 
@@ -80,54 +79,59 @@ class CommonSettings(TypedDict, total=False):
     """What `asset` and `sql_asset` take."""
 
     namespace: str
-    """The module's NAMESPACE unless given."""
+    """Default: NAMESPACE of the module."""
     description: str
-    """The function's docstring unless given."""
+    """Default: the docstring of the function."""
     partitions: Partitions
+    """`daily(…)`, `static(…)`, or several of them joined with `*`. Default: one partition."""
     owners: Sequence[str]
+    """People or teams; e-mail addresses get notifications to owners."""
     tags: Mapping[str, str]
     group: str
+    """A name for `group:NAME` in selections."""
     checks: Sequence[Check | CheckDefinition]
+    """Evaluated on the output (or on inputs) before the output becomes current."""
     gating: Gating | Preset
-    """A preset ("strict" unless given, "lenient", "quarantine"), or `Gating(...)`."""
+    """A preset ("strict", the default, "lenient" or "quarantine"), or `Gating(...)`."""
     retry: Retry | int
-    """How many attempts in all (3 unless given), or `Retry(...)`."""
+    """The maximum number of attempts (default: 3), or `Retry(...)`."""
     timeout: Duration
     """Seconds, a timedelta, or text such as "30 min" or "1h30m"."""
     freshness: Freshness
+    """How old the data may become."""
     automation: AutomationSpec
-    """When its partitions run without being asked for: `eager()`, `on_missing()`, `on_cron(…)`."""
+    """When its partitions run without a request: `eager()`, `on_missing()`, `on_cron(…)`."""
     io: Mapping[str, str]
-    """How the output is written, for the worker: format, compression, and the like."""
+    """How the output is written: `{"compression": "zstd", "target_file_size": "256MiB"}`."""
     resources: Resources
-    """CPUs, memory and priority."""
+    """Slots, memory, priority and pool."""
     secrets: Mapping[str, str]
     """By name, a reference: `env:NAME`, `file:/path`, `vault:MOUNT/path#field`, … Read with
     `ctx.secret(name)`."""
     columns: Sequence[ColumnDef]
-    """As `column(...)` makes them. The output is compared with them: a missing column, another
-    type, or a null where `nullable=False` fails the check `columns`."""
+    """The columns of the output, as `column(...)`. The output is compared with them: a missing
+    column, another type, or a null where `nullable=False` fails the check `columns`."""
     extra: Extra
-    """Columns that `columns` does not name: "allow" (unless given), "warn", or "refuse"."""
+    """For undeclared columns: "allow" (default), "warn", or "refuse"."""
     personal_data: PersonalDataPolicy
-    """Personal data that flows into a column of which neither code nor a person says whether it is
-    personal: "allow" (unless given), "warn", or "refuse", which keeps the output in quarantine."""
+    """For personal data that flows into a column that nobody has classified: "allow" (default),
+    "warn", or "refuse", which quarantines the output."""
     compatibility: Compatibility | CompatibilityMode
-    """Which changes of the schema are let through: "backward" (unless given), "forward", "full",
-    "none", or `Compatibility(mode="full", transitive=True, policy="consumers")`."""
+    """Which changes of the schema are allowed: "backward" (default), "forward", "full", "none",
+    or `Compatibility(mode="full", transitive=True, policy="consumers")`."""
     retention: Retention
-    """Which older versions of a partition `servo gc` leaves; all of them unless given."""
+    """Which older versions of a partition `servo gc` keeps. Default: all."""
     deps: Sequence[Dependency]
-    """Assets that come first, without their data being passed."""
+    """Assets that must be good before this one runs, without their data being passed."""
     config: Mapping[str, ConfigValue]
     """Values that a run may replace (`--config name=value`), by name; read with `ctx.config`.
-    Another value is another result."""
+    A version with another value is out of date."""
     renamed_from: str
-    """The key that this asset had; its history goes on."""
+    """The former key of this asset; its id and history stay."""
     sla: SLA
-    """What is promised to those who read it."""
+    """What the owners promise to readers."""
     terms: Sequence[str]
-    """Of the glossary (`servo catalog terms`)."""
+    """Terms of the glossary (`servo catalog terms`)."""
     links: Mapping[str, str]
     """URLs by name: a dashboard, a runbook."""
     deprecated: str
@@ -136,10 +140,10 @@ class CommonSettings(TypedDict, total=False):
 
 class AssetSettings(CommonSettings, total=False):
     name: str
-    """The function's name unless given."""
+    """Default: the name of the function."""
     ins: Mapping[str, Dependency]
-    """By parameter, the asset that it reads: `In("raw.orders", window(-6, 0))`, a key, or an
-    asset. A parameter annotated with `AssetIn` that is not here reads the asset of its name."""
+    """For each parameter the asset that it reads: `In("raw.orders", window(-6, 0))`, a key, or an
+    asset. Any other parameter annotated with `AssetIn` reads the asset of the same name."""
 
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
@@ -172,7 +176,8 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 
 
 class Declaration:
-    """What all assets have; `code` says where it stands, with the file as Python knows it."""
+    """What all assets have in common. `code` is the place of the declaration; its file is the path
+    that Python uses."""
 
     kind: Literal["python", "sql"]
 
@@ -200,7 +205,7 @@ class Declaration:
 
 
 class AssetDefinition(Declaration, Generic[P, R]):
-    """A function as an asset. Calling it calls the function: so it can be tested."""
+    """A function as an asset. Calling it calls the function, so that tests can call it."""
 
     kind = "python"
     __wrapped__: Callable[P, R]
@@ -224,12 +229,12 @@ class AssetDefinition(Declaration, Generic[P, R]):
 
     @functools.cached_property
     def source(self) -> str:
-        """The code of `servo.reach`, as its files had it when this was first asked."""
+        """The code that `servo.reach` finds. It is read from the files at the first call."""
         return reached_source(self.__wrapped__)
 
     @property
     def text(self) -> str:
-        """Its own function, for people; empty if it cannot be read, which `source` reports."""
+        """The text of its function, to be shown; empty if it cannot be read."""
         with suppress(Invalid):
             return own_part(self.source)[:SOURCE_CHARS]
         return ""
@@ -285,16 +290,15 @@ def asset(
 
 
 def asset(function: Callable[..., Any] | None = None, /, **settings: Unpack[AssetSettings]) -> Any:
-    """Declare that a function makes an asset: `@asset` or `@asset(...)`.
+    """Declare that a function computes an asset: `@asset` or `@asset(...)`.
 
-    An asset is made again when its code or its `config` changes. Its code is the
-    function's text and decorators, and what of the project these reach by name, at any
-    distance: functions, classes, constants, and modules that are imported inside a
-    function. Libraries, the standard library and `servo` count by name alone, other
-    assets by their key, and any other object by its type and not by its state: a value
-    that an object holds, a file, or a library's version belongs into `config` if it
-    changes the result. The arguments of `asset`, other code of the same module, and
-    where all of it stands do not count. `servo.reach` has the details.
+    An asset is computed again when its code or its `config` changes. Its code is the function's
+    text and decorators, and everything in the project that these refer to by name, directly or
+    indirectly: functions, classes, constants, and modules that are imported inside a function.
+    Libraries, the standard library and `servo` count only by name, other assets by their key, and
+    any other object by its type, not by its state. Put a value of an object, a file, or the version
+    of a library into `config` if it changes the result. The arguments of `asset`, other code of the
+    same module, and line numbers do not count. `servo.reach` has the details.
     """
     if function is not None:
         return AssetDefinition(function, {})
@@ -332,10 +336,10 @@ def column(
     terms: Sequence[str] = (),
     renamed_from: str = "",
 ) -> ColumnDef:
-    """A column of the output. `lineage` names `namespace.asset.column`, and wins.
+    """A column of the output. `lineage` (`namespace.asset.column`) takes precedence over plans.
 
     `terms` are those of the glossary (`servo catalog terms`). `renamed_from` is the name that the
-    column had: its id, history and lineage go on.
+    column had: its id, history and lineage stay.
     """
     expect(name, str, "the column")
     expect(type, str, "type")
@@ -364,7 +368,7 @@ def column(
 
 
 def _canonical(settings: AssetSettings) -> AssetSettings:
-    """The same settings in their one form; Misdeclared where a value is none."""
+    """The settings in canonical form. Raises Misdeclared for a value that has none."""
     for name, value in settings.items():
         _check_setting(name, value)
     canonical = settings.copy()

@@ -1,10 +1,10 @@
-"""Automation of an asset: when its partitions are made without being asked for.
+"""Automation of an asset: when its partitions run without a request.
 
     @asset(automation=eager())
     def totals(orders: AssetIn): ...
 
-Only what happens after the deployment that declares it counts: a condition that is added does not
-make the history again.
+Only events after the deployment that declares it count: adding a condition does not run old
+partitions.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from servo.source import expect, misdeclared
 
 
 def eager() -> AutomationSpec:
-    """A partition runs when a version that it reads has been replaced, and all it reads is good.
+    """A partition runs when a version that it reads was replaced and all its inputs are good.
 
-    Good is: it exists, nothing newer of it failed or is held back, and nothing that it is made
-    from is about to be made again. After a failure it waits for the next new version.
+    An input is good if it exists, no newer output of it failed or is held, and none of its own
+    inputs is about to run again. After a failure the partition waits for the next new version.
     """
     return AutomationSpec(kind="eager")
 
 
 def on_missing() -> AutomationSpec:
-    """A partition runs once it can be made (its inputs are there, its period is over) and never
-    was made before."""
+    """A partition runs when it has no version yet, its inputs exist and its period is over."""
     return AutomationSpec(kind="on_missing")
 
 
 def on_cron(cron: str, *, timezone: str = "UTC") -> AutomationSpec:
-    """At these times, partitions run that read something which has been replaced since."""
+    """At these times, the partitions run whose inputs were replaced since they last ran."""
     expect(cron, str, "on_cron: cron", hint='write on_cron("0 6 * * *")')
     expect(timezone, str, "on_cron: timezone", hint='write timezone="Europe/Berlin"')
     try:

@@ -2,11 +2,11 @@
 
     checks=[row_count(min=1), not_null("order_id"), unique("order_id")]
 
-A check looks at the output (`phase="after"`) or, before the function runs, at its
-inputs (`phase="before"`): at the one that `input` names, or at each. Values are
-written as Python has them (numbers, Decimals, booleans, dates, date-times) or as
-text, and are kept as exact text; a date-time without a zone is UTC. Columns are found
-as Spark finds them: case does not matter, and `address.city` is a field of a struct.
+A check is evaluated on the output (`phase="after"`) or, before the function runs, on its inputs
+(`phase="before"`): on the one that `input` names, or on each. Values are written as Python has them
+(numbers, Decimals, booleans, dates, date-times) or as text, and are kept as exact text; a date-time
+without a zone is UTC. Columns are found as Spark finds them: case does not matter, and
+`address.city` is a field of a struct.
 
 A null fits every check but `not_null` and `expression`. A NaN is in no range, and is
 equal to itself; 0 and -0 are one. Texts are compared by their code points.
@@ -45,12 +45,12 @@ class CheckOptions(TypedDict, total=False):
     name: str
     """Unique within the asset; by default the kind and its columns."""
     severity: Severity
-    """`error` unless said otherwise; the asset's gating decides what follows."""
+    """`error` unless given; the asset's gating decides what follows."""
     phase: Phase
     input: str
-    """The parameter whose data is looked at; for `phase="before"`."""
+    """The parameter whose data is checked; for `phase="before"`."""
     timeout: Duration
-    """How long it may take, `"10m"`; longer is an error of the check."""
+    """The maximum duration, e.g. `"10m"`. A check that takes longer is an error."""
 
 
 class CheckDefinition:
@@ -92,10 +92,10 @@ def not_null(*columns: str, **options: Unpack[CheckOptions]) -> Check:
 
 
 def unique(*columns: str, **options: Unpack[CheckOptions]) -> Check:
-    """No two rows agree in all of these columns.
+    """No two rows are equal in all of these columns.
 
-    As in SQL, a row with a null in one of them agrees with no other; `not_null` finds
-    those. What counts as failing is every row after the first of a kind.
+    As in SQL, a row with a null in one of them equals no other row; `not_null` finds
+    those. Every row after the first one with the same values counts as failing.
     """
     return _make("unique", _some(columns, "unique"), {}, options)
 
@@ -133,7 +133,7 @@ def in_range(
 def matches(column: str, pattern: str, **options: Unpack[CheckOptions]) -> Check:
     """Every value, unless it is null, matches the regular expression as a whole.
 
-    The syntax is Java's, as Spark has it.
+    The syntax is that of Java, as in Spark.
     """
     expect(pattern, str, "pattern")
     return _make("matches", (column,), {"pattern": pattern}, options)
@@ -142,7 +142,7 @@ def matches(column: str, pattern: str, **options: Unpack[CheckOptions]) -> Check
 def freshness(column: str, *, max_age: Duration, **options: Unpack[CheckOptions]) -> Check:
     """The greatest value of a column of timestamps, or dates, is at most this old.
 
-    A date counts from its midnight in UTC. Without any value there is nothing fresh.
+    A date counts from its midnight in UTC. Without any value the check fails.
     """
     return _make(
         "freshness", (column,), {"max_age_s": _seconds(max_age, "freshness", "max_age")}, options
@@ -162,7 +162,8 @@ def row_count_change(
     max_percent: int | None = None,
     **options: Unpack[CheckOptions],
 ) -> Check:
-    """Rows against the partition's version before: (-10, 50) is a tenth fewer to half more.
+    """The change in rows from the partition's previous version, in percent: (-10, 50) allows a
+    tenth fewer to half more.
 
     It passes if there is no previous version, or if that has no rows.
     """

@@ -1,4 +1,4 @@
-"""What an asset's function is given, and what it gives back.
+"""The parameters of an asset's function, and what it returns.
 
 `AssetIn` is both the declaration of an input and, in a worker, the input itself:
 
@@ -46,7 +46,7 @@ class UnknownConfig(Invalid, KeyError):
 
 
 class _Configuration(dict[str, Any]):
-    """An asset's configuration; what it does not declare is told as such."""
+    """An asset's configuration. A name that is not declared raises UnknownConfig."""
 
     def __init__(self, asset: str, values: Mapping[str, Any]) -> None:
         super().__init__(values)
@@ -194,17 +194,17 @@ class In(AssetIn):
 
 @dataclass(frozen=True, eq=False)
 class AssetOut:
-    """Data, and what to note about it in the catalog."""
+    """Data, and metadata about it for the catalog."""
 
     data: Any
     metadata: Metadata = field(default_factory=dict)
 
 
 class AssetContext:
-    """The run around the function; take it as a parameter `ctx: AssetContext`.
+    """The context in which the function runs; take it as a parameter `ctx: AssetContext`.
 
-    A worker gives all of it. A test gives what the function uses:
-    `AssetContext(partition={"date": date(2025, 1, 31)}, config={"rate": 0.5})`.
+    A worker sets all of it. A test sets what the function uses: `AssetContext(partition={"date":
+    date(2025, 1, 31)}, config={"rate": 0.5})`.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class AssetContext:
 
     @property
     def spark(self) -> Any:
-        """This task's own `SparkSession`: its temporary views and settings are nobody else's."""
+        """This task's own `SparkSession`. Its temporary views and settings are private."""
         if self._spark is None:
             raise Invalid(
                 f"{self.asset} was given no Spark session",
@@ -266,7 +266,7 @@ class AssetContext:
         return self._secrets[name]
 
     def report_progress(self, percent: int, message: str = "") -> None:
-        """Tell whoever watches; what is beyond 0 to 100 is cut."""
+        """Report the progress of this task. Percentages are limited to 0 to 100."""
         self._on_progress(max(0, min(100, int(percent))), message)
 
     def output(self, data: Any, **metadata: str | int | bool | None) -> AssetOut:
@@ -274,7 +274,7 @@ class AssetContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked this task to stop."""
+        """Whether this task was cancelled."""
         return self._is_cancelled()
 
     def check_cancelled(self) -> None:

@@ -1,4 +1,4 @@
-"""Contracts: what the owner of an asset promises to those who read it.
+"""Contracts: what the owner of an asset promises to its readers.
 
     contract(
         orders,
@@ -12,8 +12,8 @@
         terms="For reports. Not for decisions about single customers.",
     )
 
-An output that breaks a promise is held back. A change of the contract that breaks a promise needs
-a higher first number of the version.
+An output that breaks a promise is held. A change of the contract that breaks a promise needs a
+higher first number of the version.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def contract(
     terms: str = "",
     owner: str = "",
 ) -> ContractDefinition:
-    """Promise something of an asset of this project to those who read it.
+    """Declare what readers of an asset of this project can rely on.
 
     `asset` is the asset, or its key. `version` has three numbers: a change that breaks a promise
     needs a higher first one, and any other change of a promise a higher version.
@@ -124,7 +124,7 @@ def _expect_checks(checks: Sequence[Check]) -> None:
 
 
 def _promised(column: ColumnDef) -> ColumnDef:
-    """What of a column is promised: the rest is a matter of the asset."""
+    """The properties of a column that a contract promises."""
     fields = {name: getattr(_COLUMN, name) for name in ColumnDef.__struct_fields__}
     return msgspec.structs.replace(
         column, **{name: value for name, value in fields.items() if name not in _PROMISED}

@@ -112,7 +112,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         deprecated=settings.get("deprecated", ""),
         source=definition.text,
     )
-    if asset.transform:  # or else its flaw is known, and this would say it again
+    if asset.transform:  # otherwise its flaw was reported already
         keep(partial(_typed, asset), None)
     return Declared(asset, tuple(flaws))
 
@@ -186,7 +186,7 @@ def declare_notification(
 
 
 class _Keeper:
-    """Makes a part; if it is Invalid, notes that and keeps a substitute."""
+    """Creates a part. If that raises Invalid, notes the flaw and uses a substitute."""
 
     def __init__(self, flaws: list[Flaw]) -> None:
         self._flaws = flaws
@@ -278,7 +278,7 @@ def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[Input]:
 
 
 def _with_references(definition: AnyAsset, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
-    """What checks look values up in comes first, though its data is not passed."""
+    """Inputs for the assets that checks of kind `references` read. Their data is not passed."""
     keys = {definition.key, *(each.asset for each in inputs)}
     targets = [
         str(check.params["asset"])
@@ -316,20 +316,20 @@ def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[I
 
 
 def _refs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[str]:
-    """What the query reads; what else it asks for must be there."""
+    """The keys that the query reads. Notes a flaw for other calls with unknown arguments."""
     dimensions = [dimension.name for dimension in _dimensions(definition)]
-    asked = {"partition": dimensions, "config": [*definition.settings.get("config", {})]}
+    valid_arguments = {"partition": dimensions, "config": [*definition.settings.get("config", {})]}
     for function, argument, start, stop in calls(definition.sql):
         if function == "ref":
             yield argument
-        elif function not in asked:
+        elif function not in valid_arguments:
             flaws.append(Flaw(f"the query has {definition.sql[start:stop]!r}", _CALLS))
         elif function == "config" and not _has_literal(definition, argument):
             message = f"the query uses the config value {argument!r}, which SQL cannot write"
             flaws.append(Flaw(message, "use text, a number, a boolean, a date, or a list of some"))
-        elif argument not in asked[function]:
+        elif argument not in valid_arguments[function]:
             what = "dimension" if function == "partition" else "config value"
-            hint = did_you_mean(argument, asked[function])
+            hint = did_you_mean(argument, valid_arguments[function])
             flaws.append(Flaw(f"the query uses the unknown {what} {argument!r}", hint))
 
 
@@ -375,7 +375,7 @@ def _secret(text: str) -> SecretRef | None:
 
 
 def _transform(definition: AnyAsset) -> str:
-    """What the asset does: neither where it stands, nor what surrounds it."""
+    """The fingerprint of what the asset computes: without its place and its settings."""
     config = dict(definition.settings.get("config", {}))
     if isinstance(definition, SqlAssetDefinition):
         return transform_fingerprint("sql", definition.sql, config)

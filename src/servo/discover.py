@@ -55,11 +55,11 @@ _DEFINITIONS: Final = (
     ContractDefinition,
 )
 _OURS: Final = __name__.partition(".")[0]
-_lock = threading.Lock()  # one discovery at a time: it borrows the import system
+_lock = threading.Lock()  # one discovery at a time: it changes the import system
 
 
 def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
-    """The project in `root`: all that its modules define, and what kept them from it.
+    """The project in `root`: all that its modules define, and the problems of importing them.
 
     `modules` are names of modules and packages, from `root/src` if that exists, else from
     `root`; a package stands for itself and the modules in it that import `servo`. Without
@@ -121,15 +121,15 @@ def refuse(problems: Sequence[Problem]) -> None:
 
 def _modules(base: Path, ignored: IgnoredFiles) -> Iterator[tuple[Path, str]]:
     for folder, folders, files in os.walk(base):
-        here = Path(folder)
+        directory = Path(folder)
         folders[:] = sorted(
             name
             for name in folders
-            if not _skip_folder(here / name) and not ignored.folder(here / name)
+            if not _skip_folder(directory / name) and not ignored.folder(directory / name)
         )
         for file in files:
-            if _is_module(file) and not ignored.file(here / file):
-                yield here / file, _module_name((here / file).relative_to(base))
+            if _is_module(file) and not ignored.file(directory / file):
+                yield directory / file, _module_name((directory / file).relative_to(base))
 
 
 def _imports(name: str, file: Path) -> ModuleImports:
@@ -163,11 +163,11 @@ def _left_out(
         via = sorted(imports[name].at_import & imported)
         if not via and not imports[name].servo_in_functions:
             continue
-        how = f"only imports {via[0]}" if via else "imports servo only inside functions"
+        reason = f"only imports {via[0]}" if via else "imports servo only inside functions"
         yield Problem(
             files[name].relative_to(root).as_posix(),
             1,
-            f"{name} was not imported: it {how}",
+            f"{name} was not imported: it {reason}",
             "if it defines assets, import servo in it, or name it in [project] modules",
         )
 
@@ -284,8 +284,8 @@ def _load(
 def _check_free(name: str, base: Path) -> None:
     """Refuse a module that Python would not find under its name."""
     top = name.partition(".")[0]
-    taken = sys.modules.get(top)
-    if top in sys.stdlib_module_names or (taken is not None and not _is_under(taken, base)):
+    loaded = sys.modules.get(top)
+    if top in sys.stdlib_module_names or (loaded is not None and not _is_under(loaded, base)):
         raise Invalid(f"the module {name!r} is hidden by another of that name", hint="rename it")
 
 
@@ -320,7 +320,7 @@ def _message(name: str, error: BaseException) -> str:
 
 
 def _place(name: str, error: BaseException, base: Path) -> tuple[str, int]:
-    """The innermost line of the project's own."""
+    """The innermost line of the project's own code."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)

@@ -36,7 +36,7 @@ class Error(Exception):
 
 
 class Invalid(Error, ValueError):
-    """The input is wrong. Trying again without changing it cannot help."""
+    """The input is wrong. Do not retry it unchanged."""
 
     kind = "invalid"
 
@@ -52,6 +52,6 @@ class Misdeclared(Invalid):
 
 
 class Cancelled(Error):
-    """This task was asked to stop. Let it pass through: it is not a failure."""
+    """This task was cancelled. Do not catch it: it is not a failure."""
 
     kind = "cancelled"

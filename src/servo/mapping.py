@@ -36,7 +36,7 @@ latest: Final = wire.Latest()
 
 
 def window(start: int, end: int) -> wire.Window:
-    """From `start` to `end` periods away, both included: (-6, 0) is the last seven."""
+    """Periods from `start` to `end` relative to this one, inclusive: (-6, 0) is the last seven."""
     if type(start) is not int or type(end) is not int:
         misdeclared(f"window({start!r}, {end!r}) takes whole numbers of periods")
     return wire.Window(start, end)

@@ -1,8 +1,8 @@
-"""Notifications: who is told of what.
+"""Notifications: which events are reported to whom.
 
 on_failure = notify(on=["asset_failed", "recovered"], select=["sales.*"], to=["ops", "owners"])
 
-What is told leads to the run or the asset; it holds no data, and no text that user code made.
+A message links to the run or the asset. It contains no data and no text from user code.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def notify(
     max_run_cost: Amount | None = None,
     max_day_cost: Amount | None = None,
 ) -> NotificationDefinition:
-    """Tell channels, or the owners of assets, when something happens.
+    """Notify channels, or the owners of assets, of events.
 
     `on` is one or more of `"asset_failed"`, `"quarantined"`, `"stale"`, `"contract_breach"` and
     `"recovered"`, which are about assets; `"run_failed"`, `"backfill_failed"`,
@@ -66,16 +66,16 @@ def notify(
     day (UTC) cost more than `max_day_cost`, in units of the currency that workers have prices in.
 
     `to` is names of channels, which the `[notifications]` section of `arco.toml` has, and
-    `"owners"`: the e-mail addresses among the `owners=` of an asset. For `"contract_breach"` it
-    may be `"consumers"` too: the e-mail addresses among the `consumers=` of the contract. A broken
-    contract is told of the asset itself, and of the assets among its consumers.
+    `"owners"`: the e-mail addresses among the `owners=` of an asset. For `"contract_breach"` it may
+    be `"consumers"` too: the e-mail addresses among the `consumers=` of the contract. A broken
+    contract is reported for the asset itself and for the assets among its consumers.
 
     `select` is the assets of this project that the rule is about, all of them by default: assets,
     `sales.orders`, `sales.*`, `tag:tier=gold`.
 
-    Of what stays failed nothing is told again until it has recovered. What happens within
-    `interval` is told in one message. `name` is what the rule is called in `servo notifications`;
-    by default it follows from `to` and `on`.
+    A failure is reported once, until its subject has recovered. Events within `interval` are
+    reported in one message. `name` is what the rule is called in `servo notifications`; by default
+    it follows from `to` and `on`.
     """
     expect(name, str, "name")
     events = (on,) if isinstance(on, str) else on
@@ -93,7 +93,7 @@ def notify(
     day_cost = _nanos(max_day_cost, "max_day_cost")
     if ("cost" in events) != bool(run_cost or day_cost):
         hint = 'write on="cost" with max_run_cost=20 or max_day_cost=5, or with both'
-        misdeclared("a cost is told of above an amount, and an amount is for costs", hint=hint)
+        misdeclared('on="cost" needs an amount, and an amount needs on="cost"', hint=hint)
     name = name or f"{targets[0]}_{events[0]}"
     return NotificationDefinition(name, events, targets, terms, interval, run_cost, day_cost)
 

@@ -69,7 +69,7 @@ def monthly(
 
 
 def static(name: str, values: Sequence[str]) -> Partitions:
-    """One partition for each of the values, which change with a deployment only."""
+    """One partition for each value. A deployment changes the values."""
     return Partitions((StaticDimension(name=_text(name), values=_texts(values)),))
 
 

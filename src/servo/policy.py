@@ -1,4 +1,4 @@
-"""What happens around an asset's run: retries, gates, freshness, resources."""
+"""Policies of an asset: retries, gates, freshness, SLA, resources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ErrorName: TypeAlias = str | type[BaseException]
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """How often, and when, a failed attempt is made again.
+    """How often, and when, a failed attempt is retried.
 
     `max_attempts` counts the first one too; `retry=3` of an asset is `Retry(max_attempts=3)`.
     `delay` comes before the second attempt, and doubles up to `max_delay`.
@@ -72,9 +72,9 @@ class Retry(Struct, frozen=True, kw_only=True):
 class Freshness(Struct, frozen=True, kw_only=True):
     """An asset is stale once its newest data is `max_age` old.
 
-    Data is as old as its version. With partitions in time, each period has to be there
-    `max_age` after it ends. With `cron`, that is asked at those times in `timezone` only:
-    "by six in the morning". With `request_run`, a stale asset asks for a run.
+    Data is as old as its version. With partitions in time, each period is due `max_age`
+    after it ends. With `cron`, the age counts at those times in `timezone` only: "by six in the
+    morning". With `request_run`, a stale asset requests a run.
     """
 
     max_age: Duration
@@ -105,12 +105,12 @@ class Freshness(Struct, frozen=True, kw_only=True):
 
 
 class SLA(Struct, frozen=True, kw_only=True):
-    """What the owners of an asset promise to those who read it.
+    """What the owners of an asset promise to its readers.
 
     The newest data is at most `max_age` old; with `cron`, at those times in `timezone`.
-    `availability` is a percentage of the time, as text: "99.5". `text` is the rest, in words.
-    `servo health` and `servo explain` say whether the age holds. What tells people of stale data
-    and asks for runs is `Freshness`.
+    `availability` is a percentage of the time, as text: "99.5". `text` is free text.
+    `servo health` and `servo explain` show whether it is kept. Notifications and runs for stale
+    data are declared with `Freshness`.
     """
 
     max_age: Duration | None = None
@@ -136,7 +136,7 @@ def sla_spec(
     availability: str = "",
     text: str = "",
 ) -> wire.SlaSpec:
-    """Raises Invalid for what is no promise."""
+    """Raises Invalid for an SLA without a promise, or with an invalid one."""
     texts = {"cron": cron, "timezone": timezone, "availability": availability, "text": text}
     for name, value in texts.items():
         if not isinstance(value, str):

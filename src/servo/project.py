@@ -1,4 +1,4 @@
-"""A project as it was found: its definitions, and what is wrong with them."""
+"""A project: its definitions, and the problems found in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from servo.sensor import SensorDefinition
 
 
 class Problem(Struct, frozen=True, order=True):
-    """Something to be repaired before the project can be deployed."""
+    """A problem that must be fixed before the project can be deployed."""
 
     file: str
     line: int
@@ -78,7 +78,7 @@ class Project:
         self.contracts = tuple(contracts)
         self.problems = tuple(problems)
         self.notes = tuple(notes)
-        """Worth a look, and no reason to refuse the project."""
+        """Remarks that do not prevent a deployment."""
         self._places = places or {}
 
     def keys_by_name(self) -> dict[str, str]:

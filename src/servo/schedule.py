@@ -63,17 +63,17 @@ def schedule(
 ) -> ScheduleDefinition:
     """Run the selection at these times in `timezone`.
 
-    `selection` is assets, or what the command line takes: `+sales.totals`, `tag:daily`.
-    `partitions` is a range as there; empty is the newest one that is complete at the scheduled
-    time. `config` is what `--config` gives.
+    `selection` is assets, or expressions as on the command line: `+sales.totals`, `tag:daily`.
+    `partitions` is a range, as for `-p`; default: the newest period that is complete at the
+    scheduled time. `config` overrides configuration values, like `--config`.
 
-    `catchup` is about ticks that were due while no orchestrator was alive: `"none"` of them
-    fires, the `"latest"`, or `"all"` of them (the newest `catchup_limit`, 100 if it is 0).
-    `overlap` is about a tick that is due while a run of an earlier one is active: `"allow"`
-    both, `"skip"` the tick, or `"queue"` it until that run has ended.
+    `catchup` says which ticks fire that were due while no orchestrator was running: `"none"`, the
+    `"latest"`, or `"all"` (at most the newest `catchup_limit`; 0 means 100).
+    `overlap` says what happens to a tick that is due while a run of an earlier one is active:
+    `"allow"` both, `"skip"` the tick, or `"queue"` it until that run has ended.
 
-    A tick runs what is not up to date. Of an asset that reads no other, and has no partitions by
-    time, nothing says whether it is: it runs at each tick, unless `refresh_sources=False`.
+    A tick runs what is not up to date. An asset without inputs and without time
+    partitions is never up to date: it runs at each tick, unless `refresh_sources=False`.
     """
     expect(name, str, "name")
     expect(cron, str, "cron")

@@ -1,4 +1,4 @@
-"""Sensors: they look at the world and say what should run.
+"""Sensors: functions that observe something outside and request runs.
 
     @sensor(interval="5m", selection=["sales.orders"])
     def new_orders(ctx: SensorContext) -> SensorResult: ...
@@ -7,9 +7,9 @@
     pushed = webhook_sensor("pushed", selection=["raw.events"])
     daily = asset_sensor("daily", "sales.orders", selection=["reports.daily"])
 
-The last three may also decorate a function, which then says what should run. A function is
-called with the cursor that it returned last. Cursor, requests and keys of a result are taken
-together or not at all.
+The last three may also decorate a function, which then decides what runs. A function is called with
+the cursor that it returned last. Cursor, requests and keys of a result are accepted together or not
+at all.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AssetVersion(NamedTuple):
 @dataclass(frozen=True)
 class SensorContext:
     cursor: str
-    """What the last result that was taken had; empty at first."""
+    """The cursor of the last accepted result; empty at first."""
     log: logging.Logger
     payload: str = ""
     """Of a webhook sensor: what was pushed."""
@@ -81,27 +81,26 @@ class SensorContext:
 @dataclass(frozen=True)
 class RunRequest:
     key: str
-    """One run for one key of this sensor, however often it is asked for."""
+    """A sensor starts one run for a key, however often it requests it."""
     partitions: str | Sequence[str] = ""
-    """A range as the command line takes it, or several."""
+    """One or several ranges, as for `-p`."""
     config: Mapping[str, str | int | bool | None] = field(default_factory=dict)
-    """Values in place of those that assets declare, as `--config` gives them."""
+    """Overrides configuration values of assets, like `--config`."""
     force: bool = True
-    """Run also what is up to date by its inputs and its code: what a sensor saw is not among
-    them."""
+    """Run also partitions that are up to date: fingerprints do not include what a sensor saw."""
 
 
 @dataclass(frozen=True)
 class SensorResult:
     cursor: str | None = None
-    """Where to go on; None keeps the cursor. File and asset sensors keep their own."""
+    """Where to continue; None keeps the cursor. File and asset sensors set their own."""
     runs: Sequence[RunRequest] = ()
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Values to add to sets of dynamic partitions."""
     skip_reason: str = ""
-    """Why nothing is to run."""
+    """Why no run is requested."""
     more: bool = False
-    """There is more to see: call again at once."""
+    """Whether to call the function again at once."""
 
 
 SensorFunction: TypeAlias = Callable[[SensorContext], SensorResult]
@@ -180,17 +179,17 @@ class SensorDefinition:
 
 
 def sensor(
+    name: str = "",
     *,
     selection: Sequence[str | Declaration],
     interval: Duration = "1m",
     timeout: Duration = "1m",
-    name: str = "",
     secrets: Mapping[str, str] | None = None,
 ) -> Callable[[SensorFunction], SensorDefinition]:
     """Declare that a function decides when the selection runs.
 
-    It is called every `interval`, in a process of a worker, which is ended after `timeout`.
-    `secrets` are references, as of `@asset`.
+    It is called every `interval`, in a process of a worker, which is killed after `timeout`.
+    The default `name` is that of the function. `secrets` are references, as for `@asset`.
     """
 
     def decorate(function: SensorFunction) -> SensorDefinition:
@@ -217,11 +216,10 @@ def webhook_sensor(
 ) -> SensorDefinition:
     """Run the selection for each message that is pushed; a repeated message id changes nothing.
 
-    `secret` is the reference of what signs messages that come over HTTP, as `env:WEBHOOK_TILL`:
-    `servo serve` resolves it. Without one, messages need an API key.
+    `secret` is the reference of the secret that signs messages over HTTP, such as
+    `env:WEBHOOK_TILL`; `servo serve` resolves it. Without one, messages need an API key.
 
-    Over a function, that gets each message's `payload`, in the order in which they came, and says
-    what should run.
+    A function gets the `payload` of each message, in order of arrival, and decides what runs.
     """
     expect(secret, str, "secret")
     return SensorDefinition(
@@ -242,11 +240,11 @@ def file_sensor(
 ) -> SensorDefinition:
     """Run the selection when objects under `url` are new or have changed.
 
-    `url` is a folder of an object store: `s3://`, `gs://`, `az://`, or a path. `pattern` is for
-    paths below it, such as `*.csv`. Objects that are there at first count only with `existing`.
+    `url` is a folder of an object store: `s3://`, `gs://`, `az://`, or a path. `pattern` filters
+    paths below it, such as `*.csv`. Objects that exist at first count only with `existing`.
 
-    Without a function there is one run for all that an evaluation finds. A function gets the
-    `files`, and says what should run.
+    Without a function, there is one run for everything that an evaluation finds. A function gets
+    the `files`, and decides what runs.
     """
     expect(url, str, "url")
     expect(pattern, str, "pattern")
@@ -275,8 +273,8 @@ def asset_sensor(
 ) -> SensorDefinition:
     """Run the selection when an asset has new versions, from the sensor's first evaluation on.
 
-    `workspace` names another workspace of the same tenant, in the same store. Without a function
-    there is one run for all new versions. A function gets the `versions`, and says what should run.
+    `workspace` names another workspace of the same tenant, in the same store. Without a function,
+    there is one run for all new versions. A function gets the `versions`, and decides what runs.
     """
     expect(asset, (str, Declaration), "asset")
     expect(workspace, str, "workspace")

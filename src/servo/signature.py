@@ -96,8 +96,8 @@ def _read_parameter(
             as_of=declared.as_of,
         )
     if annotation is AssetContext:
-        taken = Flaw(f"parameter {name!r} is of type AssetContext, and ins names it", _REMOVE)
-        return name if given is None else taken
+        conflict = Flaw(f"parameter {name!r} is of type AssetContext, and ins names it", _REMOVE)
+        return name if given is None else conflict
     return annotation if isinstance(annotation, Flaw) else _refused(name, annotation)
 
 

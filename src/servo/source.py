@@ -35,7 +35,7 @@ def caller() -> FrameType:
 
 
 def misdeclared(problem: str, *, hint: str = "") -> NoReturn:
-    """Refuse what the user's line asks for, naming that line."""
+    """Refuse a declaration, with its file and line."""
     frame = caller()
     raise Misdeclared(frame.f_code.co_filename, frame.f_lineno, problem, hint=hint)
 
@@ -91,7 +91,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def own_source(function: Callable[..., Any]) -> str:
-    """The same of this very function, and not of the one that it wraps."""
+    """The same for this function itself, not for the one that it wraps."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     if not lines:
@@ -123,8 +123,8 @@ def _without_asset(text: str) -> str:
         return text
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return text
-    kept = [each for each in node.decorator_list if not _is_asset(each)]
-    decorators = [f"@{ast.get_source_segment(text, each)}" for each in kept]
+    other_decorators = [each for each in node.decorator_list if not _is_asset(each)]
+    decorators = [f"@{ast.get_source_segment(text, each)}" for each in other_decorators]
     return "\n".join([*decorators, *text.splitlines()[node.lineno - 1 : node.end_lineno]])
 
 

@@ -31,7 +31,7 @@ RUNNER = "arco.worker.trial"
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """What a check found."""
+    """The result of a check."""
 
     name: str
     status: str
@@ -50,7 +50,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class AssetResult:
-    """What an asset would put out, and what checks say about it."""
+    """The output of an asset, and the results of its checks."""
 
     data: Any
     """A `pyarrow.Table`, as it would be read back; None where there is no output."""

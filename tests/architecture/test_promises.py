@@ -26,8 +26,8 @@ READS = {
 
 def test_every_promise_names_a_test_that_can_fail() -> None:
     text = (ROOT / "docs" / "concepts" / "promises.md").read_text("utf-8")
-    promised = re.findall(r"\| `(test_\w+)` \|", text)
-    assert len(promised) > 35
+    promised = re.findall(r"`(test_\w+)`", text)
+    assert len(promised) > 400
     functions = {
         node.name: node
         for file in (ROOT / "tests").rglob("*.py")

@@ -73,10 +73,18 @@ def test_explain_tells_of_holds_and_of_what_is_empty_or_different(shop: Servo) -
     answer = shop.json("explain", "shop.totals", *SECOND)
     assert [cause["kind"] for cause in answer["causes"]] == ["held"]
     assert answer["causes"][0]["facts"]["checks"] == ["row_count: there are 0 rows"]
+    attempts = {each["partition"]: each["text"] for each in answer["recent_activity"]}
+    assert attempts["date=d:2026-01-02"].endswith("s, output held by checks")
+    assert not attempts["date=d:2026-01-01"].endswith("checks")
+    missing = shop.error("show", "shop.totals", *SECOND, code=3)
+    assert missing["hint"].startswith("its last output is held: see `servo quarantine show ")
+    older = str(shop.json("admin", "snapshot")["generation"] - 1)
+    missing = shop.error("show", "shop.totals", *SECOND, "--generation", older, code=3)
+    assert missing["hint"].endswith("leave out --generation: then the newest generation is read")
     orders = shop.json("explain", "shop.orders", *SECOND)
     assert {each["kind"]: each["text"] for each in orders["observations"]} == {
         "empty": "shop.orders[date=2026-01-02] has no rows: "
-        "it reads no asset: its source gave none",
+        "it reads no asset: its source returned none",
         "different": "shop.orders[date=2026-01-02] differs from date=2026-01-01: "
         "0 rows instead of 4",
     }

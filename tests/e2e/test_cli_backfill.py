@@ -46,6 +46,8 @@ def test_a_backfill_is_previewed_created_carried_out_and_retried(servo: Servo) -
     refused = servo.run("backfill", "preview", "raw.cleaned", *JANUARY[1:])
     assert "0  would be refused" in refused.stdout
     assert "chunk 0 would be refused: inputs are missing" in refused.stderr
+    assert "as in +raw.cleaned" in refused.stderr
+    assert "so would 2 more of these chunks" in refused.stderr
     assert servo.json("backfill", "list")["backfills"] == []
     created = servo.json("backfill", "create", *JANUARY, "--reason", "a correction")
     id = created["backfill_id"]

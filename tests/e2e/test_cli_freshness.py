@@ -56,6 +56,7 @@ def test_what_is_stale_is_listed_with_the_reason(shop: Servo) -> None:
     text = shop.text("freshness", "--stale", "--wide")
     assert "date=2026-01-31 is missing; the newest is date=2026-01-07" in text
     assert "raw.rates" not in text
+    assert "not materialized yet; due at 20" in shop.text("freshness", "raw.rates", "--wide")
     assert shop.json("freshness", "raw.rates", "--stale")["freshness"] == []
     assert "nothing is stale" in shop.text("freshness", "raw.rates", "--stale")
     assert "no such asset has a freshness policy" in shop.text("freshness", "raw.cleaned")

@@ -141,4 +141,6 @@ def test_bad_input_of_limits_is_refused_and_changes_nothing(servo: Servo) -> Non
         assert servo.error("limits", "set", *arguments, code=2)["message"] == message
     hint = servo.error("limits", "set", "max_daily_runs", "5", code=2)["hint"]
     assert hint == "for example: servo limits set workspace max_daily_runs 5"
+    hint = servo.error("limits", "set", "max_daily_run", "5", code=2)["hint"]
+    assert hint == "for example: servo limits set workspace max_daily_runs 10"
     assert all(e["changed_at"] is None for e in servo.json("limits", "list")["limits"])

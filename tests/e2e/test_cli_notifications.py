@@ -98,7 +98,7 @@ def test_a_channel_is_tested_now(servo: Servo, web: WebReceiver) -> None:
     answer = servo.json("notifications", "test", "ops", code=1)
     assert (answer["delivered"], answer["detail"]) == (
         False,
-        "127.0.0.1 answered 500 Internal Server Error",
+        "127.0.0.1 responded with 500 Internal Server Error",
     )
     assert servo.error("notifications", "test", "opps", code=2)["hint"] == "did you mean 'ops'?"
     del servo.env["OPS_KEY"]
@@ -124,7 +124,7 @@ def test_a_rule_without_its_channel_and_a_private_address_change_nothing(
     assert "unknown channel 'ops'" in both and "other.py:2" in both
     (folder / "other.py").unlink()
     error = servo.error("deploy", "--project", "project", code=2)
-    assert "tells the unknown channel 'ops'" in error["message"]
+    assert "names the unknown channel 'ops'" in error["message"]
     assert servo.json("notifications", "rules")["rules"] == []
     configure(servo, web)
     deploy(servo, FLOW.format(flag=flag), "flow.py")

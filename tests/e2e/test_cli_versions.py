@@ -155,7 +155,7 @@ def test_a_partition_without_a_good_version_offers_its_release_and_no_run(shop: 
     refusal = shop.error("plan", "shop.report", *day, code=2)
     assert "shop.orders[date=2025-01-02], of which there is no good" in refusal["message"]
     again = shop.text("quarantine", "add", "shop.orders", *day)
-    assert "version 1 is held already" in again and "give --version" in again
+    assert "version 1 is already held" in again and "give --version" in again
     id = shop.json("quarantine", "add", "shop.orders", *day)["materialization_id"]
     released = shop.text("quarantine", "release", id)
     assert "current as version 1" in released and "out of date" not in released

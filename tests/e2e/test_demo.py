@@ -30,7 +30,7 @@ def test_demo_runs_the_shop_and_leaves_a_sound_workspace(servo: Servo, tmp_path:
     assert done.returncode == 0, done.stdout[-5_000:] + done.stderr
     assert set(done.stderr.splitlines()) <= {
         "note: there are older runs; see --limit",
-        "note: searched for revenue too, spelled like revnue",
+        "note: searched for revenue too, which is similar to revnue",
     }
     assert "custom:cookie comes from raw.clicks.visitor" in done.stdout
     assert "32 succeeded" in done.stdout

@@ -47,11 +47,11 @@ GROUPS: Final = {
         "costs",
         "gc",
     ),
-    "Answers": ("status", "explain", "health", "recommend", "diff"),
+    "Status and explanations": ("status", "explain", "health", "recommend", "diff"),
     "The catalog": ("assets", "search", "catalog"),
     "Servers": ("dev", "orchestrator", "worker", "serve"),
     "Security": ("auth", "roles", "audit"),
-    "Upkeep": ("admin",),
+    "Maintenance": ("admin",),
     "This installation": ("doctor", "version"),
 }
 COMMON: Final = ("store", "tenant", "workspace", "json", "wide", "debug")

@@ -171,5 +171,5 @@ def check_whole(setup: Setup) -> dict[str, int]:
         "acknowledged": len(acknowledged),
         "logged": sum(logged.values()),
         "generations": snapshot.generation,
-        "floor": workspace.manifests.kept().generation,
+        "floor": workspace.manifests.floor().generation,
     }

@@ -152,7 +152,7 @@ def _open(workspace: Workspace) -> Snapshot | None:
 def _still_kept(workspace: Workspace, snapshot: Snapshot) -> bool:
     child = workspace.manifests.find(snapshot.generation + 1)
     if child is None:
-        return snapshot.generation >= workspace.manifests.kept().generation
+        return snapshot.generation >= workspace.manifests.floor().generation
     return workspace.clock.now() - child.manifest.published_at < workspace.manifests.age_gate / 4
 
 

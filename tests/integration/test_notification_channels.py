@@ -144,9 +144,9 @@ def test_slack_gets_text_in_which_nothing_is_a_mention_or_a_link(web: WebReceive
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (500, "127.0.0.1 answered 500 Internal Server Error"),
-        (404, "127.0.0.1 answered 404 Not Found"),
-        (302, "127.0.0.1 answered 302 Found; redirects are not followed"),
+        (500, "127.0.0.1 responded with 500 Internal Server Error"),
+        (404, "127.0.0.1 responded with 404 Not Found"),
+        (302, "127.0.0.1 responded with 302 Found; redirects are not followed"),
     ],
 )
 def test_another_answer_than_success_is_no_delivery(
@@ -233,7 +233,7 @@ def test_a_mail_that_is_not_taken_is_no_delivery(mail: MailReceiver, answer: str
     sender = courier(mail=smtp(mail))
     mail.answer = answer
     outcome = sender.deliver(row("mail"))
-    assert outcome == DeliveryOutcome(False, f"127.0.0.1 answered {answer[:3]}")
+    assert outcome == DeliveryOutcome(False, f"127.0.0.1 responded with {answer[:3]}")
     mail.answer = "250 OK"
     assert sender.deliver(row("mail")).delivered
 

@@ -335,6 +335,7 @@ class WorkerProcess:
         *,
         script: Script = city_script,
         queue: Queue | None = None,
+        wrap: Callable[[Queue], Queue] = lambda queue: queue,
         timing: Timing = TIMING,
         executor: Callable[[Workspace], Any] | None = None,
         workspace: Workspace | None = None,
@@ -343,7 +344,7 @@ class WorkerProcess:
         """`workspace` and `reports` are those of the process that it shares with others."""
         self.workspace = w = workspace or make_workspace(store, seed, clock=clock)
         self.worker_id = f"w{seed}"
-        self.queue = queue or w.runtime.store_queue(self.worker_id, timing)
+        self.queue = wrap(queue or w.runtime.store_queue(self.worker_id, timing))
         self.reports = reports or w.runtime.reports(timing)
         self.executor = ScriptedExecutor(w, self.worker_id, script)
         staleness = Staleness(w.read.snapshot, clock)

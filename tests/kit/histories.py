@@ -141,11 +141,14 @@ class History:
                     type="text",
                     nullable=draw.value % 3 == 0,
                     column_name=COLUMNS[draw.name] if draw.value > 5 else msgspec.UNSET,
+                    expected_version=expected,
                 )
             case 17:
                 owner, column = self._of_column(draw)
                 named = f"{namespace}.{name}" if draw.value > 5 else msgspec.UNSET
-                return ColumnDropped(asset_id=owner, column_id=column, asset_key=named)
+                return ColumnDropped(
+                    asset_id=owner, column_id=column, asset_key=named, expected_version=expected
+                )
             case _:
                 return AssetObserved(
                     asset_id=asset_id, row_count=draw.value, size_bytes=draw.asset, files=1

@@ -178,7 +178,7 @@ def versions_with_files(store: Store) -> set[str]:
 
 
 def kept_generations(w: Workspace) -> Iterator[Snapshot]:
-    floor, head = w.manifests.kept().generation, w.manifests.head().generation
+    floor, head = w.manifests.floor().generation, w.manifests.head().generation
     pinned = {pin.generation for pin in w.upkeep.pins.active()}
     for number in sorted({*range(floor, head + 1), *pinned}):
         try:

@@ -25,8 +25,8 @@ NAMES = re.compile(r"[a-z][a-z0-9_]{0,127}")
 VERSIONS = {
     "catalog.asset_updated": 2,
     "catalog.column_added": 2,
-    "catalog.column_updated": 2,
-    "catalog.column_dropped": 2,
+    "catalog.column_updated": 3,
+    "catalog.column_dropped": 3,
 }
 
 Data = dict[str, Any]
@@ -328,6 +328,7 @@ class Model:
         self._asset(e)
         if e.data.get("column_name") not in (None, row["name"]):
             raise Refusal("column_not_found")
+        _expect(e, self.columns[key][0])
         return key, row
 
     def _column_updated(self, e: Entry) -> None:

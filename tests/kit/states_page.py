@@ -20,19 +20,17 @@ S = TypeVar("S", bound=StrEnum)
 C = TypeVar("C", bound=StrEnum)
 
 _MEANING: Final[Mapping[TaskState, str]] = {
-    TaskState.PLANNED: "part of a plan that is not complete yet",
-    TaskState.BLOCKED: "waits for upstreams",
-    TaskState.READY: "may go: an attempt has its id, and is to be sent",
-    TaskState.DISPATCHED: "the queue has the attempt",
-    TaskState.RUNNING: "a worker has the attempt",
-    TaskState.RETRY_WAIT: "an attempt failed, and the next one has a time",
-    TaskState.SUCCEEDED: (
-        "its output is the partition's newest good version, unless checks hold it back"
-    ),
-    TaskState.REUSED: "an output of before is still up to date",
-    TaskState.FAILED: "the last attempt failed, or one that is not to be tried again",
-    TaskState.SKIPPED: "something above it failed, or its output is held back",
-    TaskState.CANCELLED: "its attempt, its run or something above it was cancelled",
+    TaskState.PLANNED: "part of a plan that is not yet complete in the log",
+    TaskState.BLOCKED: "waits for upstream tasks",
+    TaskState.READY: "can start: the next attempt has its id and is not yet enqueued",
+    TaskState.DISPATCHED: "the attempt is enqueued",
+    TaskState.RUNNING: "a worker runs the attempt",
+    TaskState.RETRY_WAIT: "an attempt failed; the next one starts at a known time",
+    TaskState.SUCCEEDED: "its output is the newest good version of its partition, or is held",
+    TaskState.REUSED: "an existing version is up to date and was reused",
+    TaskState.FAILED: "the last attempt failed, or one with an error that is not retried",
+    TaskState.SKIPPED: "an upstream task failed, or its output is held",
+    TaskState.CANCELLED: "its attempt, its run or an upstream task was cancelled",
 }
 
 
@@ -42,9 +40,9 @@ def describe() -> str:
     lines = [
         "# States of tasks and runs",
         "",
-        "Generated from `arco.orchestration.states`; do not edit. These are all transitions:",
-        "an event that a state does not list changes nothing. One event may take a run",
-        "through several of its transitions.",
+        "Generated from `arco.orchestration.states`; do not edit. The tables",
+        "have all transitions: an event that is not listed for a state changes nothing. One event",
+        "may cause several transitions of a run.",
         "",
         "## Tasks",
         "",

@@ -37,7 +37,7 @@ def test_a_list_gives_back_what_was_listed(some: list[MaterializationRef], extra
     store = MemoryStore(SimClock())
     ref = InputRef(asset="a.b", parameter="x", materializations=versions)
     sent = put_list(store, "r1", ref)
-    assert put_list(store, "r1", ref) == put_list(store, "r1", ref, again=True) == sent
+    assert put_list(store, "r1", ref) == put_list(store, "r1", ref, overwrite=True) == sent
     assert (sent.listed_in is None) == (len(versions) <= INLINE)
     assert whole(store, sent).materializations == versions
     ids = [each.materialization_id for each in versions]

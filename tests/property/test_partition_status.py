@@ -101,14 +101,14 @@ def assert_cells(statuses: PartitionStatuses, looks: list[PartitionStateQuality]
     if not looks:
         return
     whole = statuses.cells(len(looks))
-    order = whole.looks.index
-    assert [whole.looks[number] for number in expanded_runs(whole.runs)] == looks
+    order = whole.statuses.index
+    assert [whole.statuses[number] for number in expanded_runs(whole.runs)] == looks
     for most in (1, 3):
         cells = statuses.cells(most)
         shares = [looks[at : at + cells.share] for at in range(0, len(looks), cells.share)]
         assert len(shares) <= most
         worst = [min(share, key=order) for share in shares]
-        assert [cells.looks[number] for number in expanded_runs(cells.runs)] == worst
+        assert [cells.statuses[number] for number in expanded_runs(cells.runs)] == worst
     for place, each in enumerate(statuses.each()):
         start, around = statuses.range_at(place)
         assert start <= place < start + around.partitions

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from arco.app import Workspace
 from arco.catalog.events import Column
 from arco.errors import Error
-from arco.lineage.personal_flow import LEVELS, SENSITIVITY, OwnLabel, labels_of, way_of
+from arco.lineage.personal_flow import LEVELS, SENSITIVITY, OwnLabel, labels_of, path_of
 from arco.lineage.reader import Link, Node
 from arco.orchestration.personal_data import PersonalDataReader
 from arco.search.reader import SearchReader
@@ -91,7 +91,7 @@ def test_labels_are_those_of_all_paths(edges: list[Link], own: dict[Node, OwnLab
         assert labelled.label.pii == kinds_by_paths(node, edges, own)
         assert labelled.label.sensitivity == sensitivity_by_paths(node, edges, own)
         for kind in labelled.via:
-            way = way_of(kind, node, labels)
+            way = path_of(kind, node, labels)
             assert way[-1].target == node
             start = own[way[0].source]
             assert (start.sensitivity if kind == SENSITIVITY else start.pii) not in ("", "none")

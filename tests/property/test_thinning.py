@@ -100,7 +100,7 @@ class Story:
         self.note()
 
     def some_generation(self) -> int:
-        kept = KeptGenerations(self.w.manifests.kept(), self.w.manifests.head().generation)
+        kept = KeptGenerations(self.w.manifests.floor(), self.w.manifests.head().generation)
         return int(kept[self.rng.randrange(len(kept))])
 
     def roll_back(self) -> None:
@@ -111,7 +111,7 @@ class Story:
     def check(self) -> None:
         """Some of the kept and pinned generations read as they did when they were published."""
         w = self.open()
-        kept = KeptGenerations(w.manifests.kept(), w.manifests.head().generation)
+        kept = KeptGenerations(w.manifests.floor(), w.manifests.head().generation)
         numbers = {*kept, *(pin.generation for pin in w.upkeep.pins.active())}
         for number in self.rng.sample(sorted(numbers), min(6, len(numbers))):
             snapshot = w.read.snapshot(Generation(number))
@@ -147,7 +147,7 @@ def test_thinned_generations_are_the_last_of_their_hours_and_days() -> None:
         if n % 50 == 49:
             w.upkeep.gc(dry_run=False)
     report = w.upkeep.gc(dry_run=False)
-    kept = w.manifests.kept()
+    kept = w.manifests.floor()
     hours = {at.replace(minute=0): g for g, at in published.items() if g < kept.generation}
     days = {at.date(): g for g, at in published.items() if g < kept.generation}
     now = clock.now()
@@ -175,7 +175,7 @@ def test_a_time_between_kept_generations_is_answered_with_a_warning(
     w.upkeep.gc(dry_run=False)
     snapshot = w.read.snapshot(AsOf(between))
     assert snapshot.published_at <= between
-    assert snapshot.generation in w.manifests.kept().thinned_numbers()
+    assert snapshot.generation in w.manifests.floor().thinned_numbers()
     assert "was collected" in caplog.text
     w.upkeep.pins.pin("old", snapshot.generation, "for a reader")
     head = w.upkeep.rollback(snapshot.generation, reason="a test")

@@ -164,7 +164,7 @@ def take_back(w: Workspace, world: World) -> object:
 
 
 def go_far_back(w: Workspace, world: World) -> object:
-    return w.upkeep.rollback(w.manifests.kept().generation, reason="start again")
+    return w.upkeep.rollback(w.manifests.floor().generation, reason="start again")
 
 
 def pin_and_go_back(w: Workspace, world: World) -> object:

@@ -13,6 +13,7 @@ from arco.orchestration.limits import Timing
 from arco.state import warm as warm_module
 from arco.state.parquet import real_bytes
 from arco.storage.memory import MemoryStore
+from arco.transport.queues.objectstore import ObjectStoreQueue
 from tests.kit.clocks import SimClock
 from tests.kit.flows import CITY, OrchestratorProcess, WorkerProcess, deploy, end_of, trigger
 
@@ -51,6 +52,7 @@ class LongLife:
         """How much is kept that names a run, a task or an attempt."""
         o, board = self.orchestrator.orchestrator, self.orchestrator.board
         worker, queue = self.worker.worker, self.worker.queue
+        assert isinstance(queue, ObjectStoreQueue)
         return {
             "runs": len(board.runs) + len(board.others),
             "tasks": len(board.tasks) + len(board.ready) + len(board.in_flight),
@@ -58,12 +60,12 @@ class LongLife:
             "kinds": len(board.ready_of) + len(o.sender.weight_of),
             "timers": len(board.timers),
             "sent": len(o.sender.sent) + len(o.sender.unsent),
-            "first seen": len(o.lookout.first_seen) + len(o._adopted),
-            "commits": len(o._commits),
-            "ahead": len(o._ahead._pending) + len(o._ahead._unfolded),
+            "first seen": len(o.lookout.first_seen) + len(o.adopted),
+            "commits": len(o.commits),
+            "ahead": len(o.ahead),
             "reports": self.orchestrator.reports.waiting + self.worker.reports.waiting,
-            "working": len(worker._working),
-            "claims": len(queue._mine) + len(queue._candidates),  # type: ignore[attr-defined]
+            "working": len(worker.unreported()),
+            "claims": len(queue.own_claims) + len(queue.candidates),
         }
 
     def rows(self) -> int:
@@ -85,7 +87,7 @@ def test_finished_runs_leave_every_structure_of_an_orchestrator(
         rows.append(life.rows())
     assert max(rows[24:]) <= 1.2 * max(rows[:24])
     files = life.orchestrator.workspace.core.files
-    assert files._used == sum(map(real_bytes, files._kept.values())) <= BUDGET
+    assert files.used_bytes == sum(map(real_bytes, files.cache.values())) <= BUDGET
     assert len(life.orchestrator.orchestrator.performer.reported_at) <= 1_000
 
 

@@ -100,8 +100,7 @@ def test_two_orchestrators_and_a_queue_that_delivers_twice_count_once(
     crowd.orchestrator()
     crowd.orchestrator()
     for _ in range(2):
-        worker = crowd.worker()
-        worker.queue = worker.worker._queue = TwiceQueue(worker.queue, again)
+        crowd.worker(wrap=lambda queue: TwiceQueue(queue, again))
     crowd.finish()
     ran = [r.attempt_id for worker in crowd.workers for r in worker.executor.ran]
     assert len(ran) > len(set(ran)), "nothing was delivered twice"

@@ -123,7 +123,7 @@ def test_list_that_a_worker_cannot_read_is_put_again_for_the_next_attempt(
     city: City, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def put_badly(store: Store, run_id: str, ref: InputRef, *, again: bool = False) -> InputRef:
-        made = put_list(store, run_id, ref, again=again)
+        made = put_list(store, run_id, ref, overwrite=again)
         if made.listed_in is not None and not again:
             store.delete(made.listed_in.path)
             if harm == "damaged":
@@ -141,7 +141,7 @@ def test_list_that_stays_away_fails_the_task_in_words(
     city: City, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def put_nothing(store: Store, run_id: str, ref: InputRef, *, again: bool = False) -> InputRef:
-        made = put_list(store, run_id, ref, again=again)
+        made = put_list(store, run_id, ref, overwrite=again)
         if made.listed_in is not None:
             store.delete(made.listed_in.path)
         return made

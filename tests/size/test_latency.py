@@ -62,13 +62,13 @@ def test_single_operations_can_be_slower() -> None:
 class Flow:
     """A run of small tasks, and a worker whose calls are counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, latency_s: float = 0.0) -> None:
         self.clock = SimClock()
         memory = MemoryStore(self.clock)
         self.w = make_workspace(memory, 1, clock=self.clock)
         deploy(self.w, FAN)
         self.run_id = trigger(self.w)
-        self.store = LatencyStore(memory, 0.0)
+        self.store = LatencyStore(memory, latency_s)
         self.orchestrator = OrchestratorProcess(memory, self.clock, 2)
         self.worker = WorkerProcess(self.store, self.clock, 3, script=lambda request: None)
 
@@ -94,16 +94,14 @@ def test_small_task_takes_a_worker_few_calls() -> None:
 
 
 def test_messages_that_were_dealt_with_are_deleted_at_the_same_time() -> None:
-    flow = Flow()
-    slow = LatencyStore(flow.store, 0.02)
-    flow.worker.queue._store = slow  # type: ignore[attr-defined]
+    flow = Flow(0.02)
     for _ in range(3):
         flow.orchestrator.step()
     deliveries = flow.worker.queue.take(16, 0.0)
     assert len(deliveries) == 16
     began = time.monotonic()
     flow.worker.queue.done(deliveries)
-    deletes = [call for call in slow.since(began) if call.op == "delete"]
+    deletes = [call for call in flow.store.since(began) if call.op == "delete"]
     assert len(deletes) == 32
     assert round_trips(deletes) < 16
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from operator import methodcaller
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from arco.answers import past
 from arco.answers.asset_health import HealthStatus
 from arco.answers.asset_states import ASSET_STATES, RECENT, STAGE, AssetStateRow
 from arco.answers.held_readers import readers_out_of_date
@@ -19,6 +22,7 @@ from arco.answers.shapes import AssetExplanation, NoRecentRuns, RunExplanation, 
 from arco.answers.snapshot_diff import snapshot_diff
 from arco.catalog.governance import encode_sla
 from arco.catalog.governance_events import GovernedValue
+from arco.cli.app import tree
 from arco.errors import NotFound
 from arco.execution.commands import find_held
 from arco.execution.events import (
@@ -142,6 +146,41 @@ def test_a_skipped_asset_is_explained_by_the_first_failure_above_it() -> None:
         ("fix_upstream", "city.first")
     ]
     assert "no way" in methodcaller("_repr_html_")(answer)
+
+
+def test_remedies_for_an_older_generation_look_at_it_and_change_nothing() -> None:
+    town = town_of(CHAIN, failing("city.first"))
+    run_id = town.run("date=2026-01-02", selection="*")
+    at = town.fresh().read.snapshot().generation
+    town.run("date=2026-01-02", selection="*")
+    answers = town.fresh().answers(Generation(at))
+    asset, run = answers.explain("city.third"), answers.explain(run_id)
+    assert [[hint.command for hint in cause.remedies] for cause in asset.causes] == [
+        ["servo explain city.third -p date=2026-01-02"],
+        [],
+        [f"servo runs logs {run_id} --task city.first"],
+    ]
+    assert [hint.command for hint in run.causes[0].remedies] == [
+        f"servo runs show {run_id} --generation {at}",
+        f"servo explain {run_id}",
+    ]
+    assert isinstance(asset, AssetExplanation)
+    logs = f"servo runs logs {run_id} --task city.first"
+    assert [each.command for each in asset.recommendations] == [logs]
+
+
+def test_each_command_of_a_remedy_is_known_to_read_or_to_change() -> None:
+    commands = set()
+    for module in Path(past.__file__).parent.glob("*.py"):
+        commands |= set(re.findall(r'f?"servo ([a-z ]+)', module.read_text()))
+    named = {command.strip() for command in commands}
+    changing = {"deploy", "quarantine approve", "quarantine release", "run", "runs retry"}
+    assert named == past.AT_GENERATION | past.ANY_TIME | changing
+    for command in past.AT_GENERATION:
+        group: Any = tree()
+        for word in command.split():
+            group = group.commands[word]
+        assert "generation" in {parameter.name for parameter in group.params}, command
 
 
 def test_a_run_is_explained_by_the_task_that_failed_first() -> None:
@@ -285,6 +324,13 @@ def test_an_output_that_checks_hold_is_the_cause_and_makes_the_asset_unhealthy()
     assert answer.quality.has_quarantined
     held = answer.causes[0].facts["materialization_id"]
     assert f"servo quarantine approve {held}" in [e.command for e in answer.causes[0].remedies]
+    snapshot = town.fresh().read.snapshot()
+    lookup = VersionLookup(
+        snapshot, "city.alone", OrchestrationReader(snapshot).asset_id("city.alone")
+    )
+    with pytest.raises(NotFound, match="has no current version") as missing:
+        lookup.version((), None)
+    assert missing.value.hint == f"its last output is held: see `servo quarantine show {held}`"
 
 
 def hold(town: AgingTown, asset: str, number: int = 0) -> str:

@@ -143,7 +143,12 @@ def test_terms_have_versions_and_show_their_uses(world: ApiWorld) -> None:
     assert (first.status_code, second.status_code) == (200, 412)
     assert [each["term"] for each in owner.get("/terms")["items"]] == ["customer"]
     assert owner.send("DELETE", "/terms/customer").status_code == 409  # it is used
-    forced = owner.send("DELETE", "/terms/customer", params={"force": "true"})
+    force = {"force": "true"}
+    late = owner.send("DELETE", "/terms/customer", params=force, headers={"If-Match": etag})
+    assert late.status_code == 412
+    forced = owner.send(
+        "DELETE", "/terms/customer", params=force, headers={"If-Match": first.headers["etag"]}
+    )
     assert forced.status_code == 200, forced.text
     editor = world.client(Role.EDITOR, "sales")
     refused = editor.post("/terms", {"term": "shop", "description": "x"})
@@ -157,6 +162,54 @@ def test_a_schedule_shows_what_its_next_ticks_would_run(world: ApiWorld) -> None
     assert preview["ticks"][0]["first_tasks"][0]["asset"] == "sales.total"
     foreign = world.client(Role.VIEWER, "hr").send("GET", "/schedules/main/nightly/preview")
     assert foreign.status_code == 404
+
+
+HOURLY = """
+from servo import *
+days = daily('date', start='2026-01-01')
+@asset(namespace='hours', partitions=days)
+def day() -> None: ...
+often = schedule('often', cron='0 */8 * * *', selection=[day], timezone='Europe/Berlin')
+"""
+
+
+def test_a_preview_of_each_tick_is_the_plan_of_that_time() -> None:
+    company = Company()
+    company.deploy(HOURLY, "hours")
+    world = ApiWorld(company.town.fresh())
+    ticks = world.owner.get("/schedules/hours/often/preview", count=9)["ticks"]
+    planned = []
+    for tick in ticks:
+        body = {"request": {"selection": ["hours.day"]}, "until": tick["at"]}
+        tasks = world.owner.post("/runs/plan", body).json()["spec"]["tasks"]
+        planned.append([[task["partition"], task["action"]] for task in tasks])
+    previewed = [[[t["partition"], t["action"]] for t in each["first_tasks"]] for each in ticks]
+    assert previewed == planned
+    assert 1 < len({str(each) for each in planned}) < len(planned)  # some ticks end the same days
+    world.close()
+
+
+def test_a_column_changes_where_it_has_the_version_that_was_read(world: ApiWorld) -> None:
+    owner, path = world.owner, "/assets/sales.notes/columns"
+    etag = owner.send("GET", "/governance", params={"subject": "sales.notes.text"}).headers["etag"]
+    patch = {"column": "text", "description": "What it says"}
+    first = owner.send("PATCH", path, json=patch, headers={"If-Match": etag})
+    assert first.status_code == 200, first.text
+    assert first.json()["subject"] == "sales.notes.text"
+    renaming = {"column": "text", "new_name": "body"}
+    late = [
+        owner.send("PATCH", path, json=patch, headers={"If-Match": etag}),
+        owner.send("POST", f"{path}/rename", json=renaming, headers={"If-Match": etag}),
+        owner.send("POST", f"{path}/drop", json={"column": "text"}, headers={"If-Match": etag}),
+    ]
+    assert [answer.status_code for answer in late] == [412] * 3
+    etag = first.headers["etag"]
+    renamed = owner.send("POST", f"{path}/rename", json=renaming, headers={"If-Match": etag})
+    assert (renamed.status_code, renamed.json()["subject"]) == (200, "sales.notes.body")
+    etag = renamed.headers["etag"]
+    back = {"column": "body", "name": "text"}
+    again = owner.send("PATCH", path, json=back, headers={"If-Match": etag})
+    assert (again.status_code, again.json()["subject"]) == (200, "sales.notes.text")
 
 
 def test_what_is_said_of_a_column_is_read_by_its_name(world: ApiWorld) -> None:

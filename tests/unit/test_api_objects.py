@@ -68,7 +68,7 @@ def test_nothing_else_is_handed_out(world: ApiWorld) -> None:
     viewer = world.client(Role.VIEWER)
     assert not [path for path in _listed(viewer, "state/") if "security" in path]
     with pytest.raises(NotFound):
-        world.served.objects.get("state/security/audit/base/x.parquet", whole=False)
+        world.served.objects.get("state/security/audit/base/x.parquet", see_all=False)
 
 
 def test_parts_are_those_that_were_asked_for(world: ApiWorld) -> None:

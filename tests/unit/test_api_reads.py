@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -290,6 +291,28 @@ def test_no_answer_to_a_restricted_caller_names_what_is_hidden(
         ).text
         leaks += [route.operation for secret in ("hr.", "salaries", "people") if secret in text]
     assert leaks == []
+
+
+def test_a_run_names_its_namespaces_only_to_those_who_see_all_of_its_tasks() -> None:
+    company = Company()
+    run_id = company.town.run(selection="1+hr.report")
+    world = ApiWorld(company.town.fresh())
+    assert world.owner.get(f"/runs/{run_id}")["run"]["namespaces"] == ["hr", "sales"]
+    viewer = world.client(Role.VIEWER, "sales")
+    listed = {row["run_id"]: row for row in viewer.get("/runs")["items"]}
+    for run in (viewer.get(f"/runs/{run_id}")["run"], listed[run_id]):
+        assert (run["is_partial"], run["namespaces"]) == (True, None)
+    world.close()
+
+
+@pytest.mark.parametrize("text", ["hr.pay", "a\nhr.pay", "\u0001hr.pay", f"{'x' * 300} hr.pay"])
+def test_a_hidden_name_in_a_text_is_replaced_wherever_it_stands(
+    company: Company, world: ApiWorld, text: str
+) -> None:
+    company.town.fresh().commands.catalog.update_asset("sales.notes", description=text)
+    shown = world.client(Role.VIEWER, "sales").get("/assets/sales.notes")
+    assert json.dumps(shown).count("(hidden)") == 1
+    assert "hr.pay" not in json.dumps(shown)
 
 
 @pytest.mark.parametrize("namespaces", [("sales",), ("hr",), ("sales", "hr"), ("nowhere",)])

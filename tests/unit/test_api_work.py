@@ -485,8 +485,8 @@ def test_a_variable_that_was_taken_is_gone_from_the_process() -> None:
     code = (
         "import os, subprocess; from pathlib import Path; from arco.tasks import private;"
         "own = Path('/proc/self/environ'); assert b'arco_secret' in own.read_bytes();"
-        "assert private.taken('ARCO_TOKEN') == 'arco_secret';"
-        "assert private.taken('ARCO_TOKEN') is None;"
+        "assert private.take('ARCO_TOKEN') == 'arco_secret';"
+        "assert private.take('ARCO_TOKEN') is None;"
         "assert b'arco_secret' not in own.read_bytes() and b'OTHER=kept' in own.read_bytes();"
         "assert b'arco' not in subprocess.check_output(['env']);"
         "import ctypes; kernel = ctypes.CDLL(None); is_dumpable = 3;"

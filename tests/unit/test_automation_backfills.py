@@ -303,7 +303,7 @@ def test_keys_that_are_gone_are_skipped_and_new_ones_left_out() -> None:
     ran = {partition for _, partition in town.tasks.ran}
     assert ran == {f"shop=s:{key}" for key in keys[3:]}
     assert town.counts(id) == {"completed": 17, "skipped": 3}
-    assert town.backfill(id).gone == 3
+    assert town.backfill(id).removed == 3
 
 
 def test_a_chunk_of_which_all_keys_are_gone_is_skipped_with_the_reason() -> None:
@@ -346,6 +346,7 @@ def test_a_backfill_that_means_nothing_is_refused_and_changes_nothing() -> None:
     text = DAYS + "\n@asset(namespace='city')\ndef alone() -> None: ..."
     town = BackfillTown(text)
     assert refusal(town) == "city.days: no periods of 'date' are given"
+    assert refusal(town, "hour=3") == "the selected assets have no dimension 'hour'"
     assert "is not over yet" in refusal(town, "date=2099-01-01")
     assert "there is no asset" in refusal(town, JANUARY, selection="city.dais")
     assert refusal(town, JANUARY, selection="city.alone city.days") == (

@@ -97,6 +97,24 @@ def test_expected_version_guards_an_update(w: Workspace) -> None:
     assert w.read.catalog().asset(ORDERS).row.description == "one"
 
 
+def test_expected_version_guards_a_change_of_a_column(w: Workspace) -> None:
+    catalog, governance = w.commands.catalog, w.read.governance
+    version = governance().view("sales.orders.email").version
+    catalog.update_column(ORDERS, "email", description="one", expected_version=version)
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: catalog.update_column(ORDERS, "email", description="two", expected_version=version),
+        lambda: catalog.rename_column(ORDERS, "email", "mail", expected_version=version),
+        lambda: catalog.drop_column(ORDERS, "email", expected_version=version),
+    )
+    assert [refused(change) for change in changes] == ["version_mismatch"] * 3
+    view = governance().view("sales.orders.email")
+    assert view.effective["description"] == "one"
+    catalog.rename_column(ORDERS, "email", "mail", expected_version=view.version)
+    version = governance().view("sales.orders.mail").version
+    catalog.drop_column(ORDERS, "mail", expected_version=version)
+    assert [column.name for column in w.read.catalog().asset(ORDERS).columns] == ["id"]
+
+
 def test_asset_is_created_with_its_columns_in_order(w: Workspace) -> None:
     asset = w.read.catalog().asset(ORDERS)
     assert (asset.row.kind, asset.row.format, asset.row.owners) == (

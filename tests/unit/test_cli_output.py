@@ -226,11 +226,9 @@ class Printed:
 
     def __call__(self, columns: str, *, wide: bool = False) -> list[str]:
         self._monkeypatch.setenv("COLUMNS", columns)
-        render.console.cache_clear()
         render.print_wide(wide)
         render.show(render.table(self.HEADERS, self.ROWS, whole=["made"]))
         render.print_wide(False)
-        render.console.cache_clear()
         return self._capsys.readouterr().out.splitlines()
 
 

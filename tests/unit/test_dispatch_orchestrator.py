@@ -361,7 +361,7 @@ def test_stopped_orchestrator_listens_no_more() -> None:
         )
         orchestrator.run(stop)
         w.commands.catalog.create_namespace(f"n{len(w.read.catalog().namespaces())}")
-        assert not orchestrator._commits
+        assert not orchestrator.commits
 
 
 def test_tick_that_took_long_is_soon_followed_by_the_next() -> None:

@@ -172,12 +172,12 @@ def test_a_run_that_is_being_cancelled_waits_for_its_tasks_to_end() -> None:
     ended = in_state(TaskState.CANCELLED, 9)
     [reason] = cancelling(*ready, *retried, *sent, *ended)
     assert (reason.what, reason.tasks) == ("cancellation", 1_236)
-    assert reason.text == "1,234 tasks still to be cancelled, 2 tasks told to stop"
+    assert reason.text == "1,234 tasks still to be cancelled, 2 tasks being stopped"
 
 
 def test_a_run_that_is_being_cancelled_waits_for_workers_to_stop() -> None:
     assert [reason.text for reason in cancelling(*in_state(TaskState.DISPATCHED, 1))] == [
-        "1 task told to stop"
+        "1 task being stopped"
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from arco.app import Workspace
 from arco.errors import Contended
-from arco.execution.expiry import KeepFor, RunNeeds, VersionInfo, give_up, needed
+from arco.execution.expiry import KeepFor, RunNeeds, VersionInfo, expirable, needed
 from arco.state.gc import LEASE, LEASE_TTL
 from arco.state.snapshot import Generation
 from arco.storage import paths
@@ -45,7 +45,7 @@ def made(id: str, position: int, *, days: float | None = None, **fields: Any) ->
 
 def gone(rows: list[VersionInfo], /, *stays: str, **policy: int) -> list[str]:
     retention: Mapping[str, Versions] = {"A": Versions(**policy)}
-    found = give_up(rows, retention, lambda m: m.materialization_id in stays, NOW)
+    found = expirable(rows, retention, lambda m: m.materialization_id in stays, NOW)
     return sorted(given.materialization_id for given in found)
 
 
@@ -113,10 +113,12 @@ def test_a_generation_needs_what_is_current_undecided_or_was_current_since() -> 
 
 
 def test_reasons_name_the_policy() -> None:
-    (given,) = give_up(FOUR[:1] + FOUR[3:], {"A": Versions(versions=1)}, FOUR[3:].__contains__, NOW)
+    (given,) = expirable(
+        FOUR[:1] + FOUR[3:], {"A": Versions(versions=1)}, FOUR[3:].__contains__, NOW
+    )
     assert given.reason == "its asset keeps 1 version"
     policy = {"A": Versions(versions=1, days=2)}
-    (given,) = give_up(FOUR[:1] + FOUR[3:], policy, FOUR[3:].__contains__, NOW)
+    (given,) = expirable(FOUR[:1] + FOUR[3:], policy, FOUR[3:].__contains__, NOW)
     assert given.reason == "its asset keeps 1 version, and what was current in 2 days"
 
 
@@ -202,7 +204,7 @@ def test_what_stopped_being_current_within_the_window_stays(lake: Lake) -> None:
     report = collect(lake)
     assert report.given_up == []
     assert lake.present() == set(made)
-    for number in range(lake.w.manifests.kept().generation, lake.w.read.snapshot().generation + 1):
+    for number in range(lake.w.manifests.floor().generation, lake.w.read.snapshot().generation + 1):
         lake.w.read.snapshot(Generation(number))
     check_readable(lake.w)
 

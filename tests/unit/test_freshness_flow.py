@@ -269,7 +269,7 @@ def test_output_that_quarantine_holds_back_does_not_count_as_fresh() -> None:
     town.wait(minutes=70)
     (stale,) = town.changes()
     assert (stale.status, stale.cause) == ("STALE", "held")
-    assert "its last output is held back" in stale.reason
+    assert "its last output is held" in stale.reason
     town.run()
     town.wait(minutes=5)
     assert town.history() == ["city.alone STALE"]

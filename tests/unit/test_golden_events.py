@@ -56,6 +56,7 @@ DESCRIBED = {
         *("changes", "seal"),
     },
     "lineage.column_states": {"coverage", "outputs"},
+    "orchestration.runs": {"namespaces"},
 }
 """What a later program may tell in more detail of the same record (ADR 37). Its hash stays. Of
 states of columns: how many outputs count for them, also in the row of coverage that they hold."""

@@ -173,7 +173,10 @@ def test_term_is_not_dropped_while_it_is_used_unless_forced(w: Workspace) -> Non
         withdraw(w, subject, "terms", "lead")
     with pytest.raises(Refused, match="used once"):
         terms.drop_term("lead")
-    terms.drop_term("lead", force=True)
+    with pytest.raises(Refused, match="the term lead has changed"):
+        terms.drop_term("lead", force=True, expected_version=view.version)
+    version = w.read.governance().term_view("lead").version
+    terms.drop_term("lead", force=True, expected_version=version)
     assert w.read.governance().terms() == []
     assert w.read.governance().view("sales.orders.mail").effective["terms"] == ["lead"]
     assert w.upkeep.rebuild(publish=False).same

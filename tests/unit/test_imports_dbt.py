@@ -445,7 +445,7 @@ def test_two_relations_with_one_key_are_refused(
         (
             '{"metadata": {"dbt_schema_version": '
             '"https://schemas.getdbt.com/dbt/manifest/v12.json"}, "nodes": [], "sources": {}}',
-            "not as that should be",
+            "its content is invalid",
         ),
         (
             (ARTIFACTS / "manifest.json").read_text().replace("manifest/v12", "manifest/v13"),

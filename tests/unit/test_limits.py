@@ -72,9 +72,9 @@ def declared(*limits: tuple[str, LimitName, int]) -> DeclaredLimits:
         ("pool:jdbc", "max_queued_tasks", "3", "cannot be set for pool jdbc"),
         ("pool:jdbc", "", "-1", "'-1' is not a value"),
         ("pool:jdbcc", "", "4", "no deployed asset has"),
-        ("pool:a/b", "", "4", "'pool:a/b' is not what a limit can be set for"),
-        ("tenant:", "max_queued_tasks", "4", "is not what a limit can be set for"),
-        ("workspaces", "max_queued_tasks", "4", "is not what a limit can be set for"),
+        ("pool:a/b", "", "4", "'pool:a/b' is not the scope of a limit"),
+        ("tenant:", "max_queued_tasks", "4", "is not the scope of a limit"),
+        ("workspaces", "max_queued_tasks", "4", "is not the scope of a limit"),
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(

@@ -214,7 +214,7 @@ def test_one_empty_listing_hides_neither_the_head_nor_a_pin() -> None:
     w.upkeep.pins.pin("keep", 2, "for a reader")
     w.manifests.raise_floor(Floor(2))
     store.empty = paths.FLOORS
-    assert w.manifests.kept().generation == 2
+    assert w.manifests.floor().generation == 2
     store.empty = paths.PINS
     assert [pin.generation for pin in w.upkeep.pins.active()] == [2]
     store.delete(paths.HINT)

@@ -197,14 +197,14 @@ def test_floor_that_arrives_late_does_not_go_back() -> None:
     )
     at.pass_by(5, DAY)
     at.w.upkeep.gc(keeping(generations=DAY, at_least=2), dry_run=False)
-    floor = at.w.manifests.kept().generation
+    floor = at.w.manifests.floor().generation
     assert floor > 10
     corrupt(at.memory, paths.floor(1), b"late")
-    assert at.fresh().manifests.kept().generation == floor
+    assert at.fresh().manifests.floor().generation == floor
     at.pass_by(5, DAY)
     at.w.upkeep.gc(
         keeping(generations=DAY, at_least=2),
         dry_run=False,
     )
-    assert at.w.manifests.kept().generation > floor
+    assert at.w.manifests.floor().generation > floor
     at.assert_nothing_twice()

@@ -59,6 +59,7 @@ def settings(**channels: dict[str, Any]) -> NotificationSettings:
         ({**HOOK, "timeout_s": 600}, "timeout_s is 600"),
         ({**MAIL, "sender": "arco"}, "'arco' is not an e-mail address"),
         ({**MAIL, "to": ["a@b.org\nBcc: c@d.org"]}, "is not an e-mail address"),
+        ({"type": "smtp", "host": "h"}, "channel 'ops': Object missing required field `sender`"),
         ({**MAIL, "port": 0}, "port is 0"),
         ({**MAIL, "host": ""}, "host is ''"),
         ({**MAIL, "username": "arco"}, "username and password go together"),
@@ -136,15 +137,15 @@ def problems(folder: Path, *rules: str, owners: str = "['ana@example.org']") -> 
         ("on=[], to='ops'", "on is empty"),
         ("on='stale', to=[]", "to is empty"),
         ("on='stale', to=3", "to is 3, not a list or tuple"),
-        ("on='recovered', to='ops'", "tells of no failure to recover from"),
-        ("on='stale', to='ops', select='shop.ordres'", "the project has no such asset"),
-        ("on='stale', to='ops', select='tag:tier=silver'", "the project has no such asset"),
+        ("on='recovered', to='ops'", "has no failure in on="),
+        ("on='stale', to='ops', select='shop.ordres'", "which matches no asset of the project"),
+        ("on='stale', to='ops', select='tag:tier=silver'", "which matches no asset of the project"),
         ("on='stale', to='ops', select='orders+'", "no groups, no +"),
         ("on='run_failed', to='ops', select='orders'", "run_failed is not about assets"),
         ("on='stale', to='ops', interval='soon'", "'soon' is not a valid interval"),
         ("on='stale', to='ops', interval='2d'", "an interval of more than a day"),
         ("on='cost', to='ops'", 'write on="cost" with max_run_cost=20'),
-        ("on='stale', to='ops', max_day_cost=5", "an amount is for costs"),
+        ("on='stale', to='ops', max_day_cost=5", 'an amount needs on="cost"'),
         ("on='cost', to='ops', max_day_cost=0", "max_day_cost is 0"),
         ("on='cost', to='ops', max_day_cost=float('nan')", "max_day_cost is nan"),
         ("on='cost', to='ops', max_run_cost=-1.5", "a number above 0"),
@@ -170,7 +171,7 @@ def test_owners_need_an_address_and_a_good_one(tmp_path: Path) -> None:
     rule = "on='stale', to='owners'"
     assert problems(tmp_path, rule) == []
     (none,) = problems(tmp_path, rule, owners="['ana']")
-    assert "no asset that it selects has an address" in none
+    assert "no selected asset has an e-mail address" in none
     (bad,) = problems(tmp_path, rule, owners=r"['ana@example.org\nBcc: eve@example.org']")
     assert "is not an e-mail address" in bad
 
@@ -183,13 +184,13 @@ def test_rules_name_channels_that_there_are(tmp_path: Path) -> None:
         return [each.message for each in channel_problems(manifest.notifications, known)]
 
     assert said(settings(ops=HOOK, mail={**MAIL, "to": ["a@b.org"]})) == [
-        "'opps_stale' tells the unknown channel 'opps'"
+        "'opps_stale' names the unknown channel 'opps'"
     ]
     assert said(settings(opps=HOOK, mail=MAIL)) == [
-        "'opps_stale' tells the channel 'mail', which has no recipients"
+        "'opps_stale' names the channel 'mail', which has no recipients"
     ]
     assert said(settings(opps=HOOK))[1:] == [
-        "'opps_stale' tells owners, and no channel writes to them"
+        "'opps_stale' notifies owners, but no channel sends e-mail"
     ]
 
 

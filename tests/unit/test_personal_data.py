@@ -105,7 +105,7 @@ def test_a_search_finds_personal_data_that_flowed_there(w: Workspace, clock: Sim
 
 def test_an_explanation_has_the_way_and_where_it_stopped(w: Workspace) -> None:
     explanation = read(w).explain("mart.stats", "contact")
-    assert [str(link.target) for link in explanation.ways["email"]] == [
+    assert [str(link.target) for link in explanation.paths["email"]] == [
         "mart.people.contact",
         "mart.stats.contact",
     ]

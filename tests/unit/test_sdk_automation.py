@@ -37,12 +37,12 @@ def test_anything_else_is_refused_with_what_to_write() -> None:
 
 def test_an_unknown_zone_and_an_asset_that_reads_nothing_are_problems() -> None:
     assert said([make("a.x", automation=on_cron("0 6 * * *", timezone="Berlin"))]) == [
-        "a.x has automation=on_cron(…) and reads nothing: it would never run "
+        "a.x has automation=on_cron(…) and has no inputs: it would never run "
         "(give it an input, or use on_missing() or a schedule)",
         "the time zone 'Berlin' is unknown (write it like \"Europe/Berlin\")",
     ]
     assert said([make("a.x", automation=eager())]) == [
-        "a.x has automation=eager() and reads nothing: it would never run "
+        "a.x has automation=eager() and has no inputs: it would never run "
         "(give it an input, or use on_missing() or a schedule)"
     ]
     assert said([make("a.x", automation=on_missing())]) == []

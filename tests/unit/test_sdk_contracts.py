@@ -107,7 +107,7 @@ def test_what_the_asset_does_not_keep_is_refused() -> None:
     ]
     slow = make("a.orders", freshness=Freshness(max_age="48h"))
     (text,) = flaws(promised(freshness=Freshness(max_age="24h")), slow)
-    assert "promises another freshness than the asset has" in text
+    assert "promises a different freshness than the asset declares" in text
     renamed = make("a.orders", columns=[column("id", renamed_from="order_id")])
     assert "it was renamed to 'id'" in flaws(promised(), renamed)[0]
 
@@ -131,8 +131,8 @@ def test_functions_are_no_promises() -> None:
 def test_consumers_are_told_of_contracts_alone() -> None:
     rule = notify("r", on="asset_failed", to="consumers")
     assert said([ORDERS], notifications=[rule]) == [
-        "'r' tells consumers, and is not about contracts "
-        '(add "contract_breach" to on=, or tell "owners")'
+        "'r' notifies consumers, but is not about contracts "
+        '(add "contract_breach" to on=, or use to="owners")'
     ]
     breach = notify("s", on=["contract_breach", "recovered"], to="consumers", select="a.orders")
     assert said([ORDERS], notifications=[breach]) == []

@@ -307,5 +307,6 @@ def test_a_sensor_is_still_the_function() -> None:
     assert (files.name, files.interval, files.selection) == ("files", "5m", ("a.b",))
     result = files(SensorContext(cursor="x", log=logging.getLogger("test")))
     assert result == SensorResult(cursor="xx", runs=(RunRequest(key="1"),))
+    assert sensor("named", selection=["a.b"])(files.__wrapped__).name == "named"
     with pytest.raises(Misdeclared, match="not a function"):
         sensor(selection=["a.b"])(3)  # type: ignore[arg-type]

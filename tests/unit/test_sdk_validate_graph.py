@@ -104,7 +104,7 @@ def test_cycles_are_named_in_full() -> None:
         make("b.p", deps=["b.q", "a.x"]),
         make("b.q", deps=["b.p"]),
     ]
-    hint = "(each reads the next; one of them must not)"
+    hint = "(each asset reads the next one; remove one of these inputs)"
     assert said(assets) == [
         f"cycle: a.x -> a.y -> a.z -> a.x {hint}",
         f"cycle: b.p -> b.q -> b.p {hint}",

@@ -155,7 +155,7 @@ def test_mappings_that_find_partitions_are_good(
             DAYS * REGIONS,
             by_dimension(region=window(-6, 0)),
             DAYS * REGIONS,
-            "a window over 'region', which is not a dimension of time "
+            "a window over 'region', which is not a time dimension "
             "(use identity, all_upstream or latest)",
         ),
         (
@@ -232,7 +232,7 @@ def test_mappings_that_find_partitions_are_good(
             DAYS,
             time_window("mont"),
             MONTHS,
-            "a.down has no dimension of time 'mont' (did you mean 'month'?)",
+            "a.down has no time dimension 'mont' (did you mean 'month'?)",
         ),
         (
             DAYS,
@@ -252,7 +252,7 @@ def test_mappings_that_find_partitions_are_good(
             REGIONS,
             by_dimension(region=time_window()),
             MONTHS,
-            "a time window over 'region', which is not a dimension of time "
+            "a time window over 'region', which is not a time dimension "
             "(use identity, all_upstream or latest)",
         ),
         (
@@ -274,7 +274,7 @@ def test_mappings_that_find_partitions_are_good(
             static("date", ["a"]),
             identity,
             DAYS,
-            "its dimension 'date' is not of time, here it is by day "
+            "its dimension 'date' is not by time, here it is by day "
             "(by_dimension(date=all_upstream) or by_dimension(date=latest), or the same unit)",
         ),
         (

@@ -89,7 +89,7 @@ def test_a_freshness_policy_must_be_one_that_can_be_kept() -> None:
         "freshness: the time zone 'Mars/Base' is unknown (write it like \"Europe/Berlin\")"
     ]
     assert said([make("a.x", freshness=Freshness(max_age="20000d"))]) == [
-        "freshness: the max_age is longer than ten years (give a shorter one)"
+        "freshness: max_age is longer than ten years (give a shorter one)"
     ]
     two = daily("a", start="2026-01-01") * daily("b", start="2026-01-01")
     (problem,) = said([make("a.x", partitions=two, freshness=Freshness(max_age="1h"))])
@@ -225,8 +225,8 @@ def test_every_problem_of_a_project_is_reported_at_once() -> None:
             "Resources: cpu=1.5 is not a whole number",
         ),
         (Resources(cpu=True), "Resources: cpu=True is not a whole number"),
-        (Resources(pool=""), "Resources: pool='' is not a name of a pool"),
-        (Resources(pool="a/b"), "Resources: pool='a/b' is not a name of a pool"),
+        (Resources(pool=""), "Resources: pool='' is not the name of a pool"),
+        (Resources(pool="a/b"), "Resources: pool='a/b' is not the name of a pool"),
         (
             Resources(pool=4),  # type: ignore[arg-type]
             'Resources: pool=4 is not a name, as in "jdbc"',

@@ -138,3 +138,14 @@ def test_a_sensor_of_an_asset_is_due_when_something_was_materialized() -> None:
     assert agenda.next_due() == turn + MINUTE  # no more often than its interval
     agenda.versions_changed()
     assert agenda.due(turn + MINUTE) == [row]
+
+
+def test_a_sensor_is_due_once_however_many_evaluations_it_has_had() -> None:
+    agenda, now = agenda_of(row := sensor()), START
+    for number in range(2, 6):
+        now = next_turn(row, now)
+        assert agenda.due(now) == agenda.due(now) == [row]
+        agenda.sent(row, now)
+        row = msgspec.structs.replace(row, number=number, last_evaluation_at=now)
+        agenda.take([row], [])
+        assert agenda.due(now) == []

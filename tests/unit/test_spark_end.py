@@ -6,7 +6,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -15,30 +16,26 @@ from arco.errors import Unavailable
 from arco.spark import driver as drivers
 from arco.spark.driver import JvmDriver
 from arco.spark.host import SparkHost
-
-
-class HungContext:
-    """A context whose JVM takes calls, and answers none."""
-
-    def __init__(self) -> None:
-        self.released = threading.Event()
-        self._jsc = self
-
-    def sc(self) -> Any:
-        self.released.wait(60)
-        raise ConnectionError("the JVM is gone")
+from arco.spark.settings import SparkSettings
 
 
 @pytest.fixture
 def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[JvmDriver]:
+    """A driver whose JVM accepts calls and answers none."""
     monkeypatch.setattr(drivers, "END_S", 0.2)
-    context = HungContext()
-    driver = JvmDriver.__new__(JvmDriver)
-    driver._context, driver._discarded = context, False
+    released = threading.Event()
+
+    def hang() -> None:
+        released.wait(60)
+        raise ConnectionError("the JVM has ended")
+
     with subprocess.Popen(["sleep", "60"]) as process:
-        driver._process = process
+        context = MagicMock(**{"_gateway.proc": process, "defaultParallelism": 1})
+        monkeypatch.setattr(drivers, "start", lambda settings: MagicMock(sparkContext=context))
+        driver = JvmDriver(SparkSettings())
+        context._jsc.sc.side_effect = hang
         yield driver
-        context.released.set()
+        released.set()
         process.kill()
 
 

@@ -6,11 +6,12 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import SparkContext
 
-from arco.spark import host
+from arco.spark.host import SparkHost
 from arco.spark.session import start
 from arco.spark.settings import SparkSettings
 from arco.tasks.failure import SparkUnavailable
@@ -26,7 +27,7 @@ def place() -> Iterator[str]:
 
 def test_a_connect_server_that_is_not_there_is_told_at_once(place: str) -> None:
     with pytest.raises(
-        SparkUnavailable, match=f"no Spark Connect server answers at {place}: "
+        SparkUnavailable, match=f"no Spark Connect server responds at {place}: "
     ) as caught:
         start(SparkSettings(remote=f"sc://{place}/;user_id=ana"))
     assert "`remote`" in caught.value.hint
@@ -36,7 +37,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(place: str) -> None:
 @pytest.mark.parametrize("masters", ["{}", "{0},{0}"])
 def test_a_master_that_is_not_there_is_told_at_once(place: str, masters: str) -> None:
     url = masters.format(place)
-    with pytest.raises(SparkUnavailable, match=f"no Spark master answers at {url}: ") as caught:
+    with pytest.raises(SparkUnavailable, match=f"no Spark master responds at {url}: ") as caught:
         start(SparkSettings(master=f"spark://{url}"))
     assert "`master`" in caught.value.hint
     assert caught.value.permanent
@@ -101,17 +102,16 @@ class GoneDriver:
     def stop(self) -> None: ...
 
 
-def test_a_master_that_was_reached_before_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_that_was_reached_before_may_come_back() -> None:
     answers: list[object] = [GoneDriver(), SparkUnavailable("no master", permanent=True)]
 
-    def start_driver(settings: SparkSettings) -> object:
+    def start_driver(settings: SparkSettings) -> Any:
         answer = answers.pop(0)
         if isinstance(answer, SparkUnavailable):
             raise answer
         return answer
 
-    monkeypatch.setattr(host, "start_driver", start_driver)
-    spark = host.SparkHost()
+    spark = SparkHost(start=start_driver)
     spark.driver()
     with pytest.raises(SparkUnavailable) as caught:
         spark.driver()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -10,7 +11,9 @@ from arco.app import Workspace
 from arco.catalog.events import AssetObserved, NamespaceCreated, NamespaceDropped, NamespaceUpdated
 from arco.catalog.tables import ASSET_STATS, NAMESPACES
 from arco.errors import Corrupt, Refused, Unavailable
+from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.state import warm as warm_module
+from arco.state.buckets import LoadedBucket
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -278,3 +281,34 @@ def test_budget_of_nothing_changes_no_answer() -> None:
     assert w.read.catalog().namespace("sales").assets == 5
     assert w.read.snapshot().get(NAMESPACES, "sales") is not None
     check_against_model(w)
+
+
+def test_a_bucket_has_the_rows_of_the_shard_keys_that_were_looked_at() -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    x = "regions"
+    bucket = DYNAMIC_KEYS.bucket((x,))
+    names = (f"k{n}" for n in itertools.count())
+    y, z = itertools.islice((name for name in names if DYNAMIC_KEYS.bucket((name,)) == bucket), 2)
+    first = make_workspace(store, 1, clock=clock)
+    for name in (x, y, z):
+        first.commands.orchestration.change_partition_keys(name, add=["a", "b", "c"])
+    first.upkeep.merger.merge(everything=True)
+    second = make_workspace(store, 2, clock=clock)
+
+    def loaded() -> tuple[object, int]:
+        kept = second.projector.warm.buckets[DYNAMIC_KEYS, bucket]
+        assert isinstance(kept, LoadedBucket)
+        return kept.shards, kept.batch.num_rows
+
+    change = second.commands.orchestration.change_partition_keys
+    change(x, add=["c", "d"])
+    assert loaded() == ({(x,)}, 3)
+    first.commands.orchestration.change_partition_keys(y, add=["d"], remove=["a"])
+    change(x, remove=["a"])
+    change(y, add=["a", "b"], remove=["d"])
+    assert loaded() == ({(x,), (y,)}, 6)
+    for name, keys in ((x, "bcd"), (y, "abc"), (z, "abc")):
+        rows = second.read.snapshot().rows(DYNAMIC_KEYS, name)
+        assert "".join(sorted(row.key for row in rows)) == keys
+    assert second.upkeep.rebuild(publish=False).same

@@ -249,7 +249,7 @@ def test_claims_that_were_not_kept_are_forgotten(at: Setting) -> None:
     at.ann.take(1, 0)
     at.bob.done(at.until_taken(at.bob))
     at.ann.take(1, 0)
-    assert at.ann._mine == {}
+    assert at.ann.own_claims == {}
 
 
 # Unknown outcomes

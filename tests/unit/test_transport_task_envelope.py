@@ -112,7 +112,7 @@ def test_a_request_with_a_list_is_of_a_contract_that_older_workers_refuse() -> N
     ref = listed(paths.input_list("r1", "a" * 64))
     assert needed_contract([ref], {"n": 1}) == 2
     assert needed_contract([InputRef(asset="sales.raw")], {}) == 1
-    with pytest.raises(Invalid, match="contract does not know"):
+    with pytest.raises(Invalid, match="contract does not support"):
         opened(sealed(make_request(contract=1, inputs=(ref,))))
 
 
@@ -123,7 +123,7 @@ def test_a_request_with_a_list_or_an_exact_number_is_of_a_contract_that_older_wo
     assert needed_contract([], config) == 3
     request = make_request(contract=3, config=config)
     assert opened(sealed(request)) == request
-    with pytest.raises(Invalid, match="contract does not know"):
+    with pytest.raises(Invalid, match="contract does not support"):
         opened(sealed(make_request(contract=2, config=config)))
 
 

@@ -89,9 +89,9 @@ def test_columns_whose_type_has_changed_are_not_compared_but_numbers_are() -> No
 def test_what_is_no_key_is_refused() -> None:
     twice = pa.table({"id": [1, 1], "n": [1, 2]})
     once = pa.table({"id": [1], "n": [1]})
-    with pytest.raises(Invalid, match="id is no key of the first version: 1 values"):
+    with pytest.raises(Invalid, match="id is not unique in the first version: 1 values"):
         compared(twice, once, "id")
-    with pytest.raises(Invalid, match="no key of the second version"):
+    with pytest.raises(Invalid, match="not unique in the second version"):
         compared(once, twice, "id")
     assert compared(once, twice, "id,n").added == 1
     with pytest.raises(Invalid, match="neither version has the key column 'idd'"):

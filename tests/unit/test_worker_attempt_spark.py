@@ -81,7 +81,7 @@ class Driver:
     def open(self, plan: ScopeOptions) -> Scope:
         return self.scope
 
-    def rest(self) -> None: ...
+    def clear_cache(self) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -105,8 +105,8 @@ class Scene:
         self.driver = Driver()
         self.stopping = Stopping()
         self.process = Process()
-        host = SparkHost()
-        host._driver = self.driver
+        host = SparkHost(start=lambda settings: self.driver)
+        host.driver()
         self.spark = AttemptSpark(host, REQUEST, self.stopping, self.process)
 
 
@@ -118,14 +118,14 @@ def scene() -> Iterator[Scene]:
 
 
 def test_usage_is_asked_for_by_the_tasks_own_thread(scene: Scene) -> None:
-    with scene.spark.taken():
+    with scene.spark.open_scope():
         scene.spark.session()
     assert scene.spark.usage == SparkUsage(jobs=3)
     assert scene.driver.scope.asked == [threading.current_thread().name]
 
 
 def test_usage_of_what_was_interrupted_is_asked_for_by_another(scene: Scene) -> None:
-    with pytest.raises(Interrupted), scene.spark.taken():
+    with pytest.raises(Interrupted), scene.spark.open_scope():
         scene.spark.session()
         scene.stopping.call(lambda: signal.raise_signal(CANCEL))
     assert scene.spark.usage == SparkUsage(jobs=3)
@@ -133,7 +133,7 @@ def test_usage_of_what_was_interrupted_is_asked_for_by_another(scene: Scene) -> 
 
 
 def test_jobs_of_an_attempt_that_is_to_stop_are_cancelled(scene: Scene) -> None:
-    with scene.spark.taken():
+    with scene.spark.open_scope():
         scene.spark.session()
         signal.raise_signal(CANCEL)
         assert scene.driver.scope.cancelled.wait(5)
@@ -144,7 +144,7 @@ def test_jobs_are_looked_at_also_where_their_progress_is_not_shown(
     scene: Scene, shown: bool
 ) -> None:
     scene.spark.shows_progress = shown
-    with scene.spark.taken():
+    with scene.spark.open_scope():
         scene.spark.session()
         assert scene.driver.scope.looked_at.wait(5)
         assert scene.process.heard.wait(5) if shown else not scene.process.heard.wait(0.1)

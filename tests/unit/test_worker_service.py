@@ -282,7 +282,7 @@ def test_a_short_failure_of_the_look_up_costs_no_delivery() -> None:
 def test_a_worker_that_is_to_stop_gives_back_what_it_cannot_look_up() -> None:
     at = Trying()
     at.fail_for(TIMING.claim_s)
-    at.worker._stop.set()
+    at.worker.stop.set()
     at.take()
     assert at.tries == 1
     assert [(d.number, d.lost) for d in at.process.queue.take(1, 0)] == [(2, 0)]
@@ -367,9 +367,9 @@ def test_results_are_reported_while_acknowledgements_hang() -> None:
     for name in "abcdefgh":
         queue.put([Message(name, name.encode())])
         deadline = time.monotonic() + GIVE_UP_S
-        while name not in worker._reported and time.monotonic() < deadline:
+        while name not in worker.reported_attempts and time.monotonic() < deadline:
             time.sleep(0.005)
-        assert name in worker._reported
+        assert name in worker.reported_attempts
     store.free.set()
     stop.set()
     threads[0].join(GIVE_UP_S)

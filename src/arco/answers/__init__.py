@@ -1,1 +1,1 @@
-"""Answers: how healthy assets are, why, what to do about it, and what changed."""
+"""Answers: health of assets, causes, recommendations, and differences."""

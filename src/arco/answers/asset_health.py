@@ -1,4 +1,4 @@
-"""How healthy assets are, at one generation and one time.
+"""The health of assets, at one generation and one time.
 
 What follows from facts was folded (`asset_states.py`, and the counts of failing partitions and
 stale series); the time decides only whether a freshness deadline has passed. The first rule
@@ -59,7 +59,7 @@ class FreshnessHealth(Struct, frozen=True, kw_only=True):
     sla: str | None = None
     """The SLA, in words; without one the freshness policy."""
     within_sla: bool | None = None
-    """Whether it is within both; null if it has neither, or nothing was made yet."""
+    """Whether it is within both; null if it has neither, or no version yet."""
     staleness: timedelta | None = None
     """How long newer data has been due; without either, the age of the newest version."""
 
@@ -109,7 +109,7 @@ class HealthReader:
         return self.snapshot.get(ASSET_OUTCOMES, asset_id)
 
     def of(self, asset: str, asset_id: str) -> AssetHealth:
-        """One asset. What this costs does not depend on how many there are."""
+        """The health of one asset. The cost does not depend on the number of assets."""
         failures = self.snapshot.get(ASSET_FAILURES, asset_id)
         holds = ExecutionReader(self.snapshot).holds(asset_id)
         policy = self._freshness.policy(asset_id)
@@ -126,7 +126,7 @@ class HealthReader:
         )
 
     def all(self, assets: Mapping[str, str]) -> Iterator[AssetHealth]:
-        """Many assets, by key the id: a few tables are read whole. Runs are not looked up."""
+        """The health of many assets (ids by key), by scans of a few tables; without runs."""
         slas = self._slas.all()
         states = {row.asset_id: row for row in self.snapshot.all(ASSET_STATES)}
         failures = {row.asset_id: row.failing for row in self.snapshot.all(ASSET_FAILURES)}
@@ -149,7 +149,7 @@ class HealthReader:
             )
 
     def with_run(self, health: AssetHealth) -> AssetHealth:
-        """The same, with what became of the last run."""
+        """The same, with the outcome of the last run."""
         last = health.last_run
         row = None if last is None else self.snapshot.get(RUNS, last.run_id)
         if last is None or row is None:
@@ -186,22 +186,24 @@ class HealthReader:
         broken = [] if breach is None else [breach.reason]
         broken += [each.reason or "newer data is due" for each in stale[:1]]
         broken += _hold_texts([hold for hold in holds if not self._is_superseded(hold)])
-        odd = []
+        warnings = []
         if state is not None and state.last_outcome in ("failed", "held"):
             code = f" ({state.last_failure_code})" if state.last_failure_code else ""
-            odd.append(f"its last attempt {_ended(state)}{code}")
+            warnings.append(f"its last attempt {_ended(state)}{code}")
         if failing:
-            odd.append(f"{_count(failing, 'partition')} without a good output of the last attempt")
+            warnings.append(
+                f"{_count(failing, 'partition')} without a good output of the last attempt"
+            )
         if quality.pass_rate is not None and quality.pass_rate < GOOD_PASS_RATE:
-            odd.append(f"{quality.pass_rate:.1%} of recent checks passed")
+            warnings.append(f"{quality.pass_rate:.1%} of recent checks passed")
         has_version = state is not None and bool(state.last_materialization_id)
         rest = HealthStatus.HEALTHY if has_version else HealthStatus.UNKNOWN
-        status = HealthStatus.UNHEALTHY if broken else HealthStatus.WARNING if odd else rest
-        nothing = [] if has_version or broken or odd else ["nothing was made of it yet"]
+        status = HealthStatus.UNHEALTHY if broken else HealthStatus.WARNING if warnings else rest
+        without_version = [] if has_version or broken or warnings else ["it has no version yet"]
         return AssetHealth(
             asset=asset,
             status=status,
-            reasons=(*broken, *odd, *nothing),
+            reasons=(*broken, *warnings, *without_version),
             freshness=freshness,
             quality=quality,
             last_run=_last_run(state),
@@ -239,7 +241,7 @@ class HealthReader:
 
 
 def _hold_texts(holds: Iterable[QuarantineRow]) -> Iterator[str]:
-    """Holds of people one by one, as far as they are few; those of checks by their number."""
+    """Holds of people one by one, if they are few; the number of those of checks."""
     by_hand, by_checks = [], 0
     for hold in sorted(holds, key=lambda hold: hold.held_at, reverse=True):
         if hold.held_by:
@@ -271,7 +273,7 @@ def policy_text(policy: FreshnessPolicyRow) -> str:
 
 
 def _ended(state: AssetOutcome) -> str:
-    return "failed" if state.last_outcome == "failed" else "gave an output that is held"
+    return "failed" if state.last_outcome == "failed" else "produced an output that is held"
 
 
 def _quality(state: AssetOutcome | None, held: int) -> QualityHealth:

@@ -1,4 +1,4 @@
-"""The state of each asset, by the fold: its newest version and failure, and its recent past.
+"""The fold of asset states: the newest version and failure of each asset, and recent outputs.
 
 A row has a fixed size, however many partitions and runs an asset has: of outputs, evaluations and
 attempts it keeps the last few. So the health of all assets is one scan of this table.
@@ -20,7 +20,7 @@ from arco.state.fold import Change, Fact, On, Put, Rows, Stage, by
 from arco.state.table import LOOKED_UP_GROUP, Row, Table
 
 RECENT: Final = 20
-"""So many outputs, evaluations and attempts are kept."""
+"""Maximum of outputs, evaluations and attempts in a row."""
 
 AttemptOutcome = Literal["", "succeeded", "failed", "held"]
 
@@ -58,12 +58,12 @@ class AssetStateRow(Row, frozen=True):
     """The asset of which the newest output read the most versions."""
     widest_input_versions: int = 0
     last_skipped_at: datetime | None = None
-    """When a run skipped a task of it, because something above gave no good output."""
+    """When a run skipped a task of it, because an upstream task had no good output."""
     last_skipped_run_id: str = ""
 
 
 class AssetOutcomeRow(Row, frozen=True):
-    """What of the state of an asset tells how it is doing."""
+    """The columns of an asset's state for its health."""
 
     asset_id: str
     last_materialization_id: str = ""

@@ -1,9 +1,9 @@
-"""From a partition to the first cause of what is the matter with it.
+"""From a partition to the first cause of its problem.
 
-Each step looks at one partition of one asset: whether its last attempt failed, its output is held,
+Each step is about one partition of one asset: whether its last attempt failed, its output is held,
 its task was skipped, its version is older than what it reads, or its freshness deadline has passed.
-A step that another asset is the reason for goes on there. Everything is looked up by key, so a
-step costs what the asset's inputs cost, however large the catalog is.
+If another asset is the reason, the chain continues there. Everything is looked up by key, so the
+cost of a step depends on the asset's inputs, not on the size of the catalog.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from servo.contract.partition import PartitionKey
 
 MAX_STEPS: Final = 32
 MAX_COMPARED: Final = 50
-"""So many versions that went into one are compared with the current ones."""
+"""Maximum of input versions that are compared with the current ones."""
 
 
 class _Step(NamedTuple):
@@ -49,7 +49,7 @@ class _Step(NamedTuple):
 
 
 class _Withdrawn(NamedTuple):
-    """A version that went into this one, was held since, and has no newer one."""
+    """An input version that was held since, and has no newer one."""
 
     place: ExplainedPlace
     hold: QuarantineRow
@@ -60,7 +60,7 @@ class _Withdrawn(NamedTuple):
     def text(self) -> str:
         end = "was rejected" if self.hold.status == HoldStatus.REJECTED else "is held"
         who = f" by {hold_text(self.hold)}" if self.hold.status in HELD else ""
-        return f"the version of {place(*self.place)} that it was made from {end}{who}"
+        return f"the version of {place(*self.place)} that it was computed from {end}{who}"
 
 
 class CauseFinder:
@@ -69,7 +69,7 @@ class CauseFinder:
         self._inputs = inputs
         self._quality = QualityReader(inputs.snapshot)
 
-    # -- what to look at --------------------------------------------------------------------
+    # -- the subject ------------------------------------------------------------------------
 
     def subject(self, asset: str) -> str:
         """The partition that matters most: one that is bad, or due, or the newest."""
@@ -124,7 +124,7 @@ class CauseFinder:
             return outdated
         return self._overdue(asset, partition, stale)
 
-    # -- the last attempt gave no good output -------------------------------------------------
+    # -- the last attempt had no good output --------------------------------------------------
 
     def _bad_step(self, asset: str, status: PartitionStatusRow) -> _Step:
         match status.status:
@@ -157,7 +157,7 @@ class CauseFinder:
                 *hints,
                 remedy("read the log", f"servo runs logs {status.last_run_id} --task {asset}"),
                 remedy(
-                    "run it again when the reason is gone", f"servo runs retry {status.last_run_id}"
+                    "run it again when the cause is fixed", f"servo runs retry {status.last_run_id}"
                 ),
             ),
         )
@@ -166,7 +166,7 @@ class CauseFinder:
     def _input_of_failure(
         self, asset: str, status: PartitionStatusRow, task: TaskRow | None
     ) -> ExplainedPlace | None:
-        """The input that made it fail: one whose checks did not pass, or that cannot be read."""
+        """The input that caused the failure: its checks failed, or it cannot be read."""
         if not status.error_code.startswith(("checks.input", "input.")):
             return None
         named = []
@@ -195,9 +195,9 @@ class CauseFinder:
             at=status.last_at,
             facts={"run_id": status.last_run_id, "materialization_id": id, "checks": checks},
             remedies=(
-                remedy("look at what the checks found", f"servo quarantine show {id}"),
-                remedy("approve it, if the data is right", f"servo quarantine approve {id}"),
-                remedy("reject it, mend the input or the code, and run it again"),
+                remedy("see the check results", f"servo quarantine show {id}"),
+                remedy("approve it, if the data is correct", f"servo quarantine approve {id}"),
+                remedy("reject it, fix the input or the code, and run it again"),
             ),
         )
 
@@ -216,9 +216,9 @@ class CauseFinder:
                 "held_by": hold.held_by,
             },
             remedies=(
-                remedy("release it, if the data is right", f"servo quarantine release {id}"),
+                remedy("release it, if the data is correct", f"servo quarantine release {id}"),
                 remedy(
-                    "mend the input or the code, and make it again",
+                    "fix the input or the code, and run it again",
                     rerun_command(asset, status.partition_key),
                 ),
             ),
@@ -235,10 +235,10 @@ class CauseFinder:
             f"{status.message}",
             at=status.last_at if held is None else held.decided_at,
             facts={"run_id": status.last_run_id, "materialization_id": status.last},
-            remedies=(remedy("make it again", rerun_command(asset, status.partition_key)),),
+            remedies=(remedy("run it again", rerun_command(asset, status.partition_key)),),
         )
 
-    # -- nothing is there, or it is old -------------------------------------------------------
+    # -- no version, or an old one -----------------------------------------------------------
 
     def _missing(self, asset: str, partition: str, stale: SeriesFreshness | None) -> _Step:
         due = f"; it was due at {stale.due_at:%Y-%m-%d %H:%M} UTC" if stale and stale.due_at else ""
@@ -252,7 +252,7 @@ class CauseFinder:
     def _waiting_for(
         self, asset: str, partition: str, kind: CauseKind, text: str, at: datetime | None
     ) -> _Step:
-        """Why it was not made: it is being made, its task was skipped, or nobody asked."""
+        """Why it has no version: it is running, its task was skipped, or there was no request."""
         active = self._inputs.active(asset, partition)
         if active is not None:
             return _Step(
@@ -260,7 +260,7 @@ class CauseFinder:
                     kind="materializing",
                     asset=asset,
                     partition=partition,
-                    text=f"{text}; run {active.run_id} makes it now: its task is {active.state}",
+                    text=f"{text}; run {active.run_id} is writing it: its task is {active.state}",
                     at=active.started_at or active.ready_at,
                     facts={"run_id": active.run_id, "task_id": active.task_id},
                     remedies=(remedy("see what it waits for", f"servo runs show {active.run_id}"),),
@@ -289,22 +289,22 @@ class CauseFinder:
                 kind=kind,
                 asset=asset,
                 partition=partition,
-                text=f"{text}; {self._nobody(asset)}",
+                text=f"{text}; {self._not_requested(asset)}",
                 at=at,
                 facts=facts,
                 remedies=(remedy("make it", _run_command(asset, partition)),),
             )
         )
 
-    def _nobody(self, asset: str) -> str:
+    def _not_requested(self, asset: str) -> str:
         row = self.snapshot.get(AUTOMATIONS, SCOPE, asset)
         if row is None or row.state == AutomationState.REMOVED:
-            return "no run has made it since, and it has no automation"
+            return "no run has written it since, and it has no automation"
         if row.state == AutomationState.PAUSED:
             why = f": {row.pause_reason}" if row.pause_reason else ""
             return f"its automation is paused by {row.paused_by or 'somebody'}{why}"
         return (
-            f"its automation ({row.when}) has not asked for it; see `servo automation explain "
+            f"its automation ({row.when}) has not requested it; see `servo automation explain "
             f"{asset}`"
         )
 
@@ -330,7 +330,7 @@ class CauseFinder:
             kind="out_of_date",
             asset=asset,
             partition=partition,
-            text=f"{text}; {self._nobody(asset)}",
+            text=f"{text}; {self._not_requested(asset)}",
             at=current.updated_at,
             facts={"materialization_id": id, "run_id": run_id},
             remedies=(hint,) if can_run else (),
@@ -338,7 +338,7 @@ class CauseFinder:
         return _Step(cause, withdrawn[0].place) if withdrawn else self._with_upstream(cause)
 
     def _with_upstream(self, cause: Cause) -> _Step:
-        """Another input that is bad explains why nobody brought it up to date."""
+        """Another bad input explains why it is not up to date."""
         upstream = self._inputs.bad_upstream(cause.asset, cause.partition)
         is_reason = upstream is not None and upstream.skipped is not None
         return _Step(cause, upstream.place if upstream is not None and is_reason else None)
@@ -383,7 +383,7 @@ class CauseFinder:
 
 
 def task_facts(task: TaskRow) -> dict[str, FactValue]:
-    """What is recorded of a task that failed."""
+    """The recorded facts of a failed task."""
     return {
         "task_id": task.task_id,
         "category": task.error_category,

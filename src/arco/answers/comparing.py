@@ -1,4 +1,4 @@
-"""Compares two versions: from what is recorded of them, and by key from their rows."""
+"""Compares two versions: by their records, and by key with their rows."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _by_key(
     if spark is None:
         raise Invalid(
             f"the two versions have {size:,} bytes, too many to compare their rows here",
-            hint=f"run `servo compare {asset}` with --key, which takes Spark for it",
+            hint=f"run `servo compare {asset}` with --key, which uses Spark",
         )
     refs = _ref(versions[0]), _ref(versions[1])
     with spark().task("compare", f"compare {asset}", input_bytes=size) as task:

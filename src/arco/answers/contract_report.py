@@ -1,4 +1,4 @@
-"""Whether the current version of an asset is what its contract promises, without a run."""
+"""Whether the current version of an asset keeps its contract, without a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PromiseResult(msgspec.Struct, frozen=True, kw_only=True):
     status: PromiseStatus
     message: str = ""
     method: str = ""
-    """What knows it: catalog, footer, duckdb."""
+    """How it was evaluated: catalog, footer, duckdb."""
 
 
 class ContractReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ class ContractJudge:
     ) -> ContractReport:
         """Of the partition that was written last, unless one is given.
 
-        `contract` is the one that holds, unless another is given. NotFound where there is no
-        contract or no current version.
+        `contract` is the current one, unless another is given. Raises NotFound without a contract
+        or a current version.
         """
         reader = ContractReader(self._snapshot)
         if contract is None:
@@ -114,16 +114,16 @@ class ContractJudge:
         promised = PromisedColumns(promised_columns(contract.columns), excused)
         dimensions = dict(PartitionKey.parse(version.partition_key).dimensions)
         columns = with_dimensions(actual_columns(infos), dimensions)
-        every = broken(msgspec.structs.replace(promised, excused=()), columns)
+        all_breaks = broken(msgspec.structs.replace(promised, excused=()), columns)
         if contract.columns:
-            breaks = [str(each) for each in every if each.column not in excused]
+            breaks = [str(each) for each in all_breaks if each.column not in excused]
             yield PromiseResult(
                 promise="columns",
                 status="broken" if breaks else "kept",
                 message="; ".join(breaks),
                 method="catalog",
             )
-        checks = evaluable(contract_checks(contract, excused), every)
+        checks = evaluable(contract_checks(contract, excused), all_breaks)
         ref = InputRef(
             asset=contract.name,
             materializations=(
@@ -160,7 +160,7 @@ class ContractJudge:
             yield PromiseResult(
                 promise="freshness",
                 status="broken" if late else "kept",
-                message=f"the asset has no freshness=, so nothing watches {age_text(spec)}",
+                message=f"the asset has no freshness=, so nothing monitors {age_text(spec)}",
                 method="catalog",
             )
             return

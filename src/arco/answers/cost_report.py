@@ -1,4 +1,4 @@
-"""What tasks took and cost, added up by asset, day or run."""
+"""Usage and cost of tasks, summed by asset, day or run."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class CostReport:
         return cls(by, lines, total)
 
     def weight(self, line: CostSum) -> int:
-        """What shares are shares of: money, or else CPU."""
+        """The base of shares: money, or else CPU."""
         if any(self.total.nanos.values()):
             return line.nanos.get(self.currency, 0)
         return line.cpu_ms + line.executor_cpu_ms
@@ -116,6 +116,6 @@ class CostReport:
 
 
 def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
-    """What an attempt would cost at these prices."""
+    """The cost of an attempt at these prices."""
     names = (name for name in Usage.__struct_fields__ if hasattr(row, name))
     return prices.cost(Usage(**{name: getattr(row, name) for name in names}), tenant)

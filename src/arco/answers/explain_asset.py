@@ -29,10 +29,19 @@ from arco.answers.shapes import (
     remedy,
 )
 from arco.automation.freshness_tables import FRESHNESS_CHANGES
-from arco.execution.tables import QUARANTINE, TaskCostRow
+from arco.execution.reader import ExecutionReader
+from arco.execution.states import HoldStatus
+from arco.execution.tables import QUARANTINE, QuarantineRow, TaskCostRow
 from arco.state.days import newest_rows
 
 LISTED: Final = 20
+_HOLDS: Final = {
+    HoldStatus.QUARANTINED: ", output held by {by}",
+    HoldStatus.BLOCKED: ", output held by {by}",
+    HoldStatus.APPROVED: ", output approved",
+    HoldStatus.REJECTED: ", output rejected",
+}
+"""What an attempt that succeeded did not bring, or only later."""
 
 
 class AssetExplainer:
@@ -117,15 +126,17 @@ class AssetExplainer:
             unknown = HealthStatus.UNKNOWN
             status = unknown if id is None else self._health.of(source, id).status
             upstream.append(LineageNeighbour(asset=source, status=status))
-        below = sorted(row.target for row in self._inputs.lineage.dependents(asset))
+        dependents = sorted(row.target for row in self._inputs.lineage.dependents(asset))
         return LineageSummary(
             upstream=tuple(upstream),
-            downstream=tuple(islice(below, LISTED)),
-            downstream_count=len(below),
+            downstream=tuple(islice(dependents, LISTED)),
+            downstream_count=len(dependents),
         )
 
     def _activity(self, asset_id: str, attempts: Sequence[TaskCostRow]) -> list[ActivityEvent]:
-        events = [_attempt(row) for row in attempts]
+        holds = ExecutionReader(self.snapshot).holds(asset_id)
+        by_task = {(hold.run_id, hold.partition_key): hold for hold in holds}
+        events = [_attempt(row, by_task.get((row.run_id, row.partition_key))) for row in attempts]
         changes = newest_rows(self.snapshot, FRESHNESS_CHANGES, asset_id, limit=5)
         events += [
             ActivityEvent(
@@ -140,23 +151,27 @@ class AssetExplainer:
 
 
 def _broken_promise(health: AssetHealth) -> Iterator[Cause]:
-    """What the SLA alone says is wrong: nothing else is the matter."""
+    """A broken SLA, if there is no other problem."""
     if health.freshness.within_sla is False:
         yield Cause(
             kind="stale",
             asset=health.asset,
             text=f"{health.asset} is {health.reasons[0]}",
             at=health.freshness.last_materialized_at,
-            remedies=(remedy("make it again", f"servo run {health.asset}"),),
+            remedies=(remedy("run it again", f"servo run {health.asset}"),),
         )
 
 
-def _attempt(row: TaskCostRow) -> ActivityEvent:
+def _attempt(row: TaskCostRow, hold: QuarantineRow | None) -> ActivityEvent:
+    """`hold`: of the output of its task, if that is held or was."""
     number = f", attempt {row.attempt}" if row.attempt > 1 else ""
+    held = ""
+    if hold is not None and row.outcome == "succeeded":
+        held = _HOLDS[hold.status].format(by=hold.held_by or "checks")
     return ActivityEvent(
         at=row.finished_at,
         kind="attempt",
-        text=f"{row.outcome} in {row.wall_ms / 1000:.1f} s{number}",
+        text=f"{row.outcome} in {row.wall_ms / 1000:.1f} s{number}{held}",
         partition=row.partition_key,
         run_id=row.run_id,
     )

@@ -1,4 +1,4 @@
-"""Why a run is in its state: the chain of causes to the first one, and what stands out."""
+"""Why a run is in its state: the chain of causes, and observations."""
 
 from __future__ import annotations
 
@@ -127,11 +127,11 @@ class RunExplainer:
         if skipped:
             yield Cause(
                 kind="skipped",
-                text=f"skipped because what they read is not good: {len(skipped):,} of "
+                text=f"skipped because an input is not good: {len(skipped):,} of "
                 f"{len(tasks):,} tasks",
                 facts={"tasks": [_named(task) for task in skipped[:20]]},
                 remedies=(
-                    remedy("run them when the reason is gone", f"servo runs retry {run.run_id}"),
+                    remedy("run them when the cause is fixed", f"servo runs retry {run.run_id}"),
                 ),
             )
         yield from _slow(tasks)
@@ -144,7 +144,7 @@ def _named(task: TaskRow) -> str:
 def _all_well(run: RunRow) -> str:
     if run.state in RUN_ACTIVE:
         left = run.tasks_total - run.tasks_done
-        return f"run {run.run_id} goes on: {left:,} of {_tasks(run.tasks_total)} to do"
+        return f"run {run.run_id} continues: {left:,} of {_tasks(run.tasks_total)} remain"
     good = "its task is" if run.tasks_total == 1 else f"all {_tasks(run.tasks_total)} are"
     return f"run {run.run_id} is {run.state}: {good} good"
 
@@ -170,7 +170,7 @@ def _has_failed(run: RunRow, failed: Sequence[TaskRow]) -> Cause:
         },
         remedies=(
             remedy("see all of its tasks", f"servo runs show {run.run_id}"),
-            remedy("run what failed again", f"servo runs retry {run.run_id}"),
+            remedy("run the failed tasks again", f"servo runs retry {run.run_id}"),
         ),
     )
 
@@ -178,7 +178,7 @@ def _has_failed(run: RunRow, failed: Sequence[TaskRow]) -> Cause:
 def _stopped_by_checks(run: RunRow) -> Cause:
     return Cause(
         kind="stopped_by_checks",
-        text=f"checks of a task ended run {run.run_id}, as the asset's gating asks for",
+        text=f"checks of a task ended run {run.run_id}, by the gating policy of the asset",
         at=run.finished_at,
         facts={"run_id": run.run_id, "task_id": run.failed_by},
         remedies=(remedy("see the checks", "servo quarantine list"),),
@@ -193,7 +193,7 @@ def _cancelled(run: RunRow) -> Cause:
         text=f"run {run.run_id} was cancelled{who}{why}",
         at=run.cancel_requested_at,
         facts={"run_id": run.run_id, "cancelled_by": run.cancelled_by},
-        remedies=(remedy("run what is left", f"servo runs retry {run.run_id}"),),
+        remedies=(remedy("run the remaining tasks", f"servo runs retry {run.run_id}"),),
     )
 
 
@@ -207,7 +207,7 @@ def _timed_out(run: RunRow, tasks: Sequence[TaskRow]) -> Cause:
         + (f"; its slowest tasks: {', '.join(named)}" if named else ""),
         at=run.finished_at,
         facts={"run_id": run.run_id, "timeout_s": run.timeout_s, "slowest": named},
-        remedies=(remedy("run what is left", f"servo runs retry {run.run_id}"),),
+        remedies=(remedy("run the remaining tasks", f"servo runs retry {run.run_id}"),),
     )
 
 
@@ -229,15 +229,15 @@ def _slow(tasks: Sequence[TaskRow]) -> Iterator[Cause]:
         if task.wall_ms:
             by_asset.setdefault(task.asset_key, []).append(task)
     for asset, alike in sorted(by_asset.items()):
-        usual = median(task.wall_ms for task in alike)
+        median_ms = median(task.wall_ms for task in alike)
         slowest = max(alike, key=lambda task: task.wall_ms)
-        if len(alike) < 3 or slowest.wall_ms < max(SLOW * usual, LEAST_SLOW_MS):
+        if len(alike) < 3 or slowest.wall_ms < max(SLOW * median_ms, LEAST_SLOW_MS):
             continue
         yield Cause(
             kind="skew",
             asset=asset,
             partition=slowest.partition_key,
             text=f"{_named(slowest)} took {slowest.wall_ms / 1000:.1f} s, "
-            f"others of the asset {usual / 1000:.1f} s",
-            facts={"wall_ms": slowest.wall_ms, "usual_wall_ms": int(usual)},
+            f"others of the asset {median_ms / 1000:.1f} s",
+            facts={"wall_ms": slowest.wall_ms, "usual_wall_ms": int(median_ms)},
         )

@@ -1,4 +1,4 @@
-"""Which readers of an asset are out of date after a version of it was held, or given back."""
+"""Which readers of an asset are out of date after a version of it was held or released."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from arco.state.snapshot import Snapshot
 def readers_out_of_date(
     snapshot: Snapshot, world: World, hold: QuarantineRow, *, given_back: bool = False
 ) -> OutOfDate:
-    """Those below the asset, without what was made from the version that is current now.
+    """Downstream assets, without outputs of the version that is current now.
 
-    `given_back`: the version was good before somebody held it, so that only what was made in
-    between can be out of date. What lies below readers is out of date if they are.
+    `given_back`: the version was good before it was held, so only outputs written in between can be
+    out of date. Readers of a reader that is out of date are out of date too.
     """
-    every = out_of_date(world.manifest, hold.asset_key)
-    below = {*every.same_partition, *every.other_partitions}
+    readers = out_of_date(world.manifest, hold.asset_key)
+    downstream_keys = {*readers.same_partition, *readers.other_partitions}
     downstream = world.graph.downstream
     asset_id = DeploymentReader(snapshot).asset_id
-    rest = [
+    queue = [
         key
         for key in downstream.get(hold.asset_key, ())
-        if key in below
+        if key in downstream_keys
         and _is_changed(
             snapshot,
             asset_id(key),
             hold,
-            same_partition=key in every.same_partition,
+            same_partition=key in readers.same_partition,
             given_back=given_back,
         )
     ]
     changed: set[str] = set()
-    while rest:
-        key = rest.pop()
-        if key in below and key not in changed:
+    while queue:
+        key = queue.pop()
+        if key in downstream_keys and key not in changed:
             changed.add(key)
-            rest += downstream.get(key, ())
+            queue += downstream.get(key, ())
     return OutOfDate(
-        tuple(key for key in every.same_partition if key in changed),
-        tuple(key for key in every.other_partitions if key in changed),
+        tuple(key for key in readers.same_partition if key in changed),
+        tuple(key for key in readers.other_partitions if key in changed),
     )
 
 

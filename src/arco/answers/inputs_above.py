@@ -1,7 +1,7 @@
 """The inputs of an asset, and those among them that are not good.
 
-Everything is looked up by key. What lies above an asset is walked breadth first, as far as
-`MAX_ANCESTORS` assets.
+Everything is looked up by key. Upstream assets are traversed breadth first, up to `MAX_ANCESTORS`
+assets.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ExplainedPlace(NamedTuple):
 class BadAncestor(NamedTuple):
     asset: str
     direct: str
-    """The input on the way to it."""
+    """The direct input on the path to it."""
     status: PartitionStatusRow
 
 
@@ -83,7 +83,7 @@ class InputReader:
         self._sources = functools.cache(self._read_sources)
 
     def deployed(self, asset: str) -> DeployedAssetRow | None:
-        """Always by key: a reader of deployments reads a whole project after some look-ups."""
+        """Always by key: a reader of deployments reads a whole project after some lookups."""
         if asset not in self._rows:
             owner, get = self._owner(namespace_of(asset)), self.snapshot.get
             row = None if owner is None else get(DEPLOYED_ASSETS, owner.project, asset)
@@ -124,7 +124,7 @@ class InputReader:
     # -- other assets -------------------------------------------------------------------------
 
     def bad_upstream(self, asset: str, partition: str) -> BadUpstream | None:
-        """An input that is the reason, one that this task was skipped for before others."""
+        """The input that is the reason; first one that this task was skipped for."""
         asset_id = self.asset_id(asset)
         for hop in self.bad_ancestors(asset) if self._was_skipped(asset_id) else ():
             run_id = hop.status.last_run_id
@@ -155,10 +155,9 @@ class InputReader:
         return ExplainedPlace(hop.direct, partition if partition in keys or not keys else keys[0])
 
     def bad_ancestors(self, asset: str) -> Iterator[BadAncestor]:
-        """Assets above whose last attempt gave no good output, the nearest first.
+        """Upstream assets whose last attempt had no good output, the nearest first.
 
-        Nobody asks unless a run has skipped the asset. Walked by ids: the names of most of them
-        are not needed.
+        Only needed if a run has skipped the asset. Traversed by ids: most names are not needed.
         """
         id, key = self.lineage.names.id(asset), self.lineage.names.key
         seen, edge = {id}, [(source, source) for source in self._sources(id)]
@@ -175,8 +174,8 @@ class InputReader:
             edge = beyond
 
     def last_skipped(self, asset: str) -> Iterator[TaskRow]:
-        """Tasks of it that were skipped and not made up for: of the last run that skipped any,
-        then of those in which assets above failed."""
+        """Skipped tasks of it without a later success: of the last run that skipped any, then of
+        runs in which upstream assets failed."""
         asset_id = self.asset_id(asset)
         state = self.snapshot.get(ASSET_OUTCOMES, asset_id)
         if state is not None and state.last_skipped_run_id:
@@ -191,8 +190,8 @@ class InputReader:
     def problem_at(self, asset: str, partition: str) -> ExplainedPlace | None:
         """The partition of an input that is bad, missing or stale, and that matters for this one.
 
-        Of inputs with the same dimensions that is the same partition, as far as can be told
-        without the mapping; of others any.
+        For inputs with the same dimensions that is the same partition (without using the mapping);
+        for others any.
         """
         row = self.deployed(asset)
         if row is None:
@@ -215,7 +214,7 @@ class InputReader:
         return None if stale is None else ExplainedPlace(asset, stale.partition)
 
     def _newest_failure(self, asset_id: str) -> PartitionStatusRow | None:
-        """Few assets fail, and those have a row in a small table: the others end here."""
+        """Failed assets have a row in a small table, which most do not."""
         if self.snapshot.get(ASSET_FAILURES, asset_id) is None:
             return None
         state = self.snapshot.get(ASSET_OUTCOMES, asset_id)
@@ -255,15 +254,15 @@ class InputReader:
         )
 
     def skipped(self, asset_id: str, run_id: str) -> list[TaskRow]:
-        """Tasks of an asset that a run skipped, and that no later run has made up for."""
+        """Tasks of an asset that a run skipped, without a later success."""
         tasks = [
             task
             for task in self._tasks(run_id)
             if task.asset_id == asset_id and task.state == TaskState.SKIPPED
         ]
-        return [task for task in tasks if not self._made_since(task)]
+        return [task for task in tasks if not self._written_since(task)]
 
-    def _made_since(self, task: TaskRow) -> bool:
+    def _written_since(self, task: TaskRow) -> bool:
         status = self.snapshot.get(PARTITION_STATUS, task.asset_id, task.partition_key)
         ended = task.finished_at
         return status is not None and ended is not None and status.last_at > ended
@@ -272,7 +271,7 @@ class InputReader:
         return self.snapshot.rows(TASKS, run_id)
 
     def active(self, asset: str, partition: str) -> TaskRow | None:
-        """A task of an active run that makes it."""
+        """A task of an active run for it."""
         asset_id = self.asset_id(asset)
         for run in self.snapshot.hot(RUNS):
             if run.finished_at is not None:

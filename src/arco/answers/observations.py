@@ -1,4 +1,4 @@
-"""What stands out of a version: that it is empty, expensive, or different from another.
+"""Observations about a version: it is empty, expensive, or different from another.
 
 A version is compared with the one that it replaced, and with that of the period before. Costs are
 compared with those of the asset's last attempts.
@@ -36,7 +36,7 @@ from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.task import ColumnInfo
 
 ATTEMPTS: Final = 10
-"""The last runs of an asset that are looked at."""
+"""Maximum of last runs of an asset that are compared."""
 LOOKED_BACK: Final = timedelta(days=30)
 MUCH_SLOWER: Final = 2.0
 LEAST_SLOWER_MS: Final = 1_000
@@ -79,7 +79,7 @@ class ObservationReader:
         return {} if row is None else columns_by_name(row.columns)
 
     def _reads(self, version: MaterializationRow) -> list[ExecutionRow]:
-        """What went into a version; sources by their names."""
+        """The inputs of a version; sources by their names."""
         rows = self.snapshot.rows(EXECUTIONS, version.asset_id, version.materialization_id)
         key = self._lineage.names.key
         return [msgspec.structs.replace(row, source=key(row.source)) for row in rows]
@@ -93,7 +93,7 @@ class ObservationReader:
                 kind="warned",
                 asset=asset,
                 partition=partition,
-                text=f"{status.message} for {place(asset, partition)}; the gating lets it through",
+                text=f"{status.message} for {place(asset, partition)}; the gating policy allows it",
                 at=status.last_at,
                 facts={"run_id": status.last_run_id, "warnings": status.warnings},
                 remedies=(remedy("see which", f"servo checks list {asset} --failing"),),
@@ -116,9 +116,9 @@ class ObservationReader:
             by = f", by {', '.join(filters[:5])}" if filters else ""
             count = sum(read.rows_read for read in reads)
             why = f"its code left none of the {count:,} rows that it read{by}"
-            hints = [remedy("see what decides about rows", f"servo lineage show {asset}")]
+            hints = [remedy("see which columns filter rows", f"servo lineage show {asset}")]
         else:
-            why = "it reads no asset: its source gave none"
+            why = "it reads no asset: its source returned none"
             hints = [remedy("read the log", f"servo runs logs {version.run_id} --task {asset}")]
         yield Cause(
             kind="empty",
@@ -142,8 +142,8 @@ class ObservationReader:
         earlier = [row for row in rows if own is not None and row.finished_at < own.finished_at]
         if own is None or len(earlier) < 3:
             return
-        usual = median(row.wall_ms for row in earlier)
-        if own.wall_ms < MUCH_SLOWER * usual or own.wall_ms - usual < LEAST_SLOWER_MS:
+        median_ms = median(row.wall_ms for row in earlier)
+        if own.wall_ms < MUCH_SLOWER * median_ms or own.wall_ms - median_ms < LEAST_SLOWER_MS:
             return
         reasons = list(_cost_reasons(own, earlier))
         yield Cause(
@@ -151,13 +151,13 @@ class ObservationReader:
             asset=asset,
             partition=version.partition_key,
             text=f"{place(asset, version.partition_key)} took {own.wall_ms / 1000:.1f} s, "
-            f"usually {usual / 1000:.1f} s"
+            f"usually {median_ms / 1000:.1f} s"
             + (f": {'; '.join(reasons)}" if reasons else "; it read and wrote as much as usual"),
             at=own.finished_at,
             facts={
                 "run_id": own.run_id,
                 "wall_ms": own.wall_ms,
-                "usual_wall_ms": int(usual),
+                "usual_wall_ms": int(median_ms),
                 "bytes_read": own.bytes_read,
                 "spilled_bytes": own.spilled_bytes,
                 "total_cost": own.total_cost,

@@ -1,9 +1,8 @@
 """What needs attention in a workspace, at one generation and one time.
 
-What failed, what is stale, what waits for a person, what runs, and what comes next. What it costs
-follows what is the matter, not how many assets or runs there are: failures and holds have tables
-of their own, active runs are those that have not left for history, and freshness is judged for
-assets with a policy.
+Failures, stale assets, held outputs, active runs, and next ticks. The cost depends on the number of
+problems, not on that of assets or runs: failures and holds have their own tables, active runs are
+hot rows, and freshness is evaluated for assets with a policy.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class FailingAsset(Struct, frozen=True, kw_only=True):
 
     asset: str
     partitions: int
-    """How many gave no good output at their last attempt."""
+    """How many had no good output at their last attempt."""
     partition: str
     """The one that failed last; so is the rest."""
     run_id: str
@@ -124,7 +123,7 @@ def _paused(control: DispatchControlRow) -> PausedDispatch | None:
 
 
 def _failing(snapshot: Snapshot) -> Iterator[FailingAsset]:
-    """Assets whose newest bad partition failed; outputs that are held wait for a person."""
+    """Assets whose newest bad partition failed; held outputs are listed separately."""
     for counts in snapshot.all(ASSET_FAILURES):
         if not counts.failing:
             continue

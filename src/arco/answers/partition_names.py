@@ -1,4 +1,4 @@
-"""Whether an asset has a partition that somebody names."""
+"""Checks that an asset has a named partition."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from arco.answers.explain_asset import AssetExplainer
 from arco.answers.explain_run import RunExplainer
 from arco.answers.inputs_above import InputReader
 from arco.answers.partition_names import PartitionCheck
+from arco.answers.past import past_explanation, past_recommendations
 from arco.answers.recommend import Recommender
 from arco.answers.shapes import AssetExplanation, Recommendation, RunExplanation
 from arco.answers.task_plan import TaskPlanBody, task_plan
@@ -31,7 +32,8 @@ class Answers:
     def __init__(
         self, snapshot: Snapshot, library: Library, now: datetime, store: Store | None = None
     ) -> None:
-        """`store` tells what active runs wait for now; None for a moment in the past."""
+        """`store` shows what active runs wait for now; None for a moment in the past, for which
+        remedies suggest no changes."""
         self.snapshot = snapshot
         self._library = library
         self._now = now
@@ -51,7 +53,8 @@ class Answers:
         asset_id = self._inputs.asset_id(asset)
         check = PartitionCheck(self.snapshot, self._library, self._now)
         key = check.named(asset, asset_id, partition) if partition else None
-        return AssetExplainer(self._inputs, self._now).explain(asset, key)
+        explanation = AssetExplainer(self._inputs, self._now).explain(asset, key)
+        return past_explanation(explanation) if self._store is None else explanation
 
     def explain_run(self, run: str) -> RunExplanation:
         if len(run) < MIN_CHARS:
@@ -64,7 +67,8 @@ class Answers:
         except NotFound as error:
             hint = f"{error.hint}; an asset is written namespace.name"
             raise NotFound(error.message, hint=hint) from None
-        return RunExplainer(self._inputs).explain(row, self._waiting(row))
+        explanation = RunExplainer(self._inputs).explain(row, self._waiting(row))
+        return past_explanation(explanation) if self._store is None else explanation
 
     def code(self, asset: str, partition: Sequence[str] = ()) -> AssetCode:
         """Its code as deployed, and its SQL as Spark gets it for a partition."""
@@ -86,12 +90,15 @@ class Answers:
         return sorted(healths, key=lambda each: (RANK[each.status], each.asset))
 
     def with_runs(self, healths: Sequence[AssetHealth]) -> list[AssetHealth]:
-        """The same, with what became of their last runs."""
+        """The same, with the outcomes of their last runs."""
         reader = HealthReader(self.snapshot, self._now)
         return [reader.with_run(each) for each in healths]
 
     def recommend(self, selection: Sequence[str] = ()) -> list[Recommendation]:
-        return Recommender(self.snapshot).all(self._selected(selection))
+        recommendations = Recommender(self.snapshot).all(self._selected(selection))
+        if self._store is None:
+            return list(past_recommendations(recommendations, self.snapshot.generation))
+        return recommendations
 
     def _selected(self, selection: Sequence[str]) -> dict[str, str]:
         """The ids of assets by key. One that is named is looked up; otherwise all are read."""

@@ -1,8 +1,8 @@
-"""Recommendations, from what is recorded.
+"""Recommendations, from recorded facts.
 
-Those about one asset follow from its state, which the fold keeps, and from look-ups by key. For
-all assets the same tables are read whole, once each: what it costs does not grow with partitions
-or with history.
+Those about one asset follow from its state, which the fold keeps, and from look-ups by key. For all
+assets the same tables are read completely, once each: the cost does not grow with partitions or
+with history.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from arco.quality.tables import CHECK_TOTALS, CheckTotalsRow
 from arco.state.snapshot import Snapshot
 
 LEAST_EVALUATIONS: Final = 30
-"""A check that has passed so often, and never failed, may be superfluous."""
+"""A check that has passed this often, and never failed, may be superfluous."""
 SMALL_FILE_BYTES: Final = 8 << 20
 LEAST_FILES: Final = 8
 SKEWED: Final = 10
@@ -37,7 +37,7 @@ class Recommender:
     def asset(
         self, asset: str, asset_id: str, causes: Sequence[Cause] = ()
     ) -> list[Recommendation]:
-        """About one asset; `causes` is the chain of what is the matter with it."""
+        """About one asset; `causes` is the chain of its problem."""
         state = self.snapshot.get(ASSET_STATES, asset_id)
         chosen = [*_upstream(asset, causes)]
         if state is not None:
@@ -130,8 +130,8 @@ def _idle_checks(asset: str, totals: Sequence[CheckTotalsRow]) -> Iterator[Recom
 
 def _retries(asset: str, state: AssetStateRow) -> Iterator[Recommendation]:
     attempts = state.recent_attempts
-    again = sum(number > 1 for number in attempts)
-    if len(attempts) < LEAST_OUTPUTS or again < RETRIED_SHARE * len(attempts):
+    retries = sum(number > 1 for number in attempts)
+    if len(attempts) < LEAST_OUTPUTS or retries < RETRIED_SHARE * len(attempts):
         return
     code = f"; the last error was {state.last_failure_code}" if state.last_failure_code else ""
     yield Recommendation(
@@ -139,21 +139,21 @@ def _retries(asset: str, state: AssetStateRow) -> Iterator[Recommendation]:
         kind="retries",
         asset=asset,
         action="Find out why attempts fail, before retries hide it",
-        reason=f"{again} of its last {len(attempts)} attempts were retries{code}.",
+        reason=f"{retries} of its last {len(attempts)} attempts were retries{code}.",
         command=f"servo runs show {state.last_run_id}" if state.last_run_id else None,
-        facts={"retries": again, "attempts": len(attempts)},
+        facts={"retries": retries, "attempts": len(attempts)},
     )
 
 
 def _small_files(asset: str, state: AssetStateRow) -> Iterator[Recommendation]:
-    many = [
+    small_outputs = [
         (size, files)
         for size, files in zip(state.recent_bytes, state.recent_files, strict=True)
         if files >= LEAST_FILES and size / files < SMALL_FILE_BYTES
     ]
-    if not many or len(many) * 2 < len(state.recent_files):
+    if not small_outputs or len(small_outputs) * 2 < len(state.recent_files):
         return
-    size, files = many[-1]
+    size, files = small_outputs[-1]
     yield Recommendation(
         priority=Priority.MEDIUM,
         kind="small_files",
@@ -169,8 +169,8 @@ def _skew(asset: str, state: AssetStateRow) -> Iterator[Recommendation]:
     sizes = [size for size in state.recent_bytes if size]
     if len(sizes) < LEAST_OUTPUTS or max(sizes) < LEAST_SKEWED_BYTES:
         return
-    usual = median(sizes)
-    if max(sizes) < SKEWED * usual:
+    median_size = median(sizes)
+    if max(sizes) < SKEWED * median_size:
         return
     yield Recommendation(
         priority=Priority.LOW,
@@ -178,9 +178,9 @@ def _skew(asset: str, state: AssetStateRow) -> Iterator[Recommendation]:
         asset=asset,
         action="Split its large partitions by another dimension",
         reason=f"The largest of its last {len(sizes)} outputs has {max(sizes):,} bytes, "
-        f"the usual one {int(usual):,}.",
+        f"the usual one {int(median_size):,}.",
         command=f"servo partitions versions {asset}",
-        facts={"largest": max(sizes), "median": int(usual)},
+        facts={"largest": max(sizes), "median": int(median_size)},
     )
 
 

@@ -1,8 +1,8 @@
-"""Whether assets keep what their owners promise about the age of data (`SLA`), at one time.
+"""Whether assets keep the age of data that their SLA promises, at one time.
 
-Of an asset with a freshness policy the newest data of each series is known: each of them is judged
-as by a policy with the age and the times of the SLA. Of another the newest version counts. What
-was never made breaks no promise: nobody could read it yet.
+For an asset with a freshness policy the newest data of each series is known: each is evaluated as
+by a policy with the age and the times of the SLA. For others the newest version counts. An asset
+without a version breaks no promise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SlaBreach(Struct, frozen=True):
 
 
 class SlaReader:
-    """SLAs that are in effect: what people or code say of an asset, or else of its namespace."""
+    """SLAs that are in effect: of an asset, or else of its namespace."""
 
     def __init__(self, snapshot: Snapshot, freshness: FreshnessReader) -> None:
         self._snapshot = snapshot
@@ -63,7 +63,7 @@ class SlaReader:
         made_at: datetime | None,
         now: datetime,
     ) -> SlaBreach | None:
-        """How an asset whose newest version was made then breaks its SLA, if it does."""
+        """The breach of an asset whose newest version was written then, if there is one."""
         if not sla.max_age_s or made_at is None:
             return None
         promised = f"outside its SLA ({sla_text(sla)})"
@@ -71,7 +71,7 @@ class SlaReader:
             due_at = deadline_after(made_at, sla.max_age_s, sla.cron, sla.timezone)
             if due_at is None or due_at > now:
                 return None
-            newest = f"the newest version was made at {made_at:%Y-%m-%d %H:%M} UTC"
+            newest = f"the newest version was written at {made_at:%Y-%m-%d %H:%M} UTC"
             return SlaBreach(due_at, f"{promised}: {newest}")
         as_policy = replace(policy, max_age_s=sla.max_age_s, cron=sla.cron, timezone=sla.timezone)
         due = [

@@ -1,7 +1,7 @@
 """What changed between two generations: assets, partitions, schemas and lineage.
 
-It reads the files that one generation has and the other has not (`state/diff.py`): what it costs
-follows what changed, and not the size of the catalog.
+It reads the files that one generation has and the other has not (`state/diff.py`): the cost depends
+on the changes, not on the size of the catalog.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SnapshotDiff(Struct, frozen=True, kw_only=True):
 def snapshot_diff(before: Snapshot, after: Snapshot) -> SnapshotDiff:
     difference = _Difference(before, after)
     added, removed, modified = difference.assets()
-    new, gone, others = difference.partitions()
+    new, missing, others = difference.partitions()
     return SnapshotDiff(
         from_snapshot=before.generation,
         to_snapshot=after.generation,
@@ -95,7 +95,7 @@ def snapshot_diff(before: Snapshot, after: Snapshot) -> SnapshotDiff:
         removed_assets=tuple(sorted(removed)),
         modified_assets=tuple(sorted(modified, key=lambda each: each.asset)),
         added_partitions=_sorted(new),
-        removed_partitions=_sorted(gone),
+        removed_partitions=_sorted(missing),
         modified_partitions=_sorted(others),
         schema_changes=tuple(
             sorted(difference.schemas(), key=lambda each: (each.asset, each.source, each.column))

@@ -1,8 +1,7 @@
-"""What is in the files of a version: single files with their statistics, and the first rows.
+"""The files of a version: their statistics, and the first rows.
 
-Both read footers, and of the rows no more than the beginning of the columns that are shown: a
-look at a version costs the same whatever its size, on any store. What is personal is neither
-fetched nor shown, unless it is asked for.
+Both read footers, and only the beginning of the shown columns: the cost does not depend on the size
+of the version. Personal columns are neither fetched nor shown, unless requested.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from servo.contract.task import ColumnInfo
 from servo.suggest import did_you_mean
 
 DESCRIBED: Final = 10
-"""Of so many files the rows and the statistics are told; of the others path and size."""
+"""Maximum of files with rows and statistics; others have path and size."""
 LISTED: Final = 1_000
 HEAD_BYTES: Final = 256 << 10
-"""So much of a column is fetched at once."""
+"""Bytes of a column that are fetched at once."""
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,14 +62,14 @@ class FirstRows(msgspec.Struct, frozen=True):
     fetched: int
     """Bytes."""
     more_columns: int = 0
-    """So many are left out, because there are more than were asked for."""
+    """The number of columns that are left out."""
 
 
 def personal_columns(asset_id: str, *snapshots: Snapshot) -> frozenset[str]:
-    """The columns that are personal or restricted, themselves or by what flows into them.
+    """The columns that are personal or restricted, by classification or inheritance.
 
-    By all names that files may have them under, in lower case. A field inside of a column makes
-    the whole column one: `customer.email` hides `customer`.
+    By all names that they have in files, in lower case. A field inside of a column hides the whole
+    column: `customer.email` hides `customer`.
     """
     names = (name for each in snapshots for name in PersonalDataReader(each).hidden(asset_id))
     paths = (name.lower().split(".") for name in names)
@@ -111,7 +110,7 @@ def _files(store: Store, version: MaterializationRow) -> list[ObjectMeta]:
     expired = version.status == VersionStatus.EXPIRED
     why = f"it is expired: {version.reason}" if expired else "they are missing"
     raise NotFound(
-        f"version {version.materialization_id} has no files any more: {why}",
+        f"version {version.materialization_id} has no files: {why}",
         hint="choose another version" if expired else "see `servo admin fsck --data`",
     )
 
@@ -130,8 +129,8 @@ def first_rows(
 ) -> FirstRows:
     """The first rows of a version, in the order of its files: all columns, or these.
 
-    Names are told apart as in Spark, without case. Dimensions of the partition that the files do
-    not have are columns too.
+    Names are compared without case, as in Spark. Dimensions of the partition that the files do not
+    have are columns too.
     """
     metas = _files(store, version)
     if not metas:
@@ -159,16 +158,16 @@ def first_rows(
     return FirstRows(pa.concat_tables(parts, promote_options="permissive"), masked, fetched, more)
 
 
-def _chosen(there: Sequence[str], columns: Sequence[str]) -> list[str]:
+def _chosen(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     if not columns:
-        return list(there)
-    by_name = {name.lower(): name for name in there}
+        return list(names)
+    by_name = {name.lower(): name for name in names}
     chosen = []
     for text in columns:
         # A name may have a comma in it.
         for name in [text] if text.lower() in by_name else text.split(","):
             if name.strip().lower() not in by_name:
-                hint = did_you_mean(name, there) or f"its columns: {', '.join(there)}"
+                hint = did_you_mean(name, names) or f"its columns: {', '.join(names)}"
                 raise Invalid(f"there is no column {name.strip()!r}", hint=hint)
             chosen.append(by_name[name.strip().lower()])
     return list(dict.fromkeys(chosen))
@@ -238,7 +237,7 @@ def _shown(
     hidden: Collection[str],
 ) -> pa.Table:
     """The columns in their order, with masks in place of what is hidden."""
-    whole = with_dimensions(
+    with_all = with_dimensions(
         pa.table({name: pa.nulls(table.num_rows) for name in schema.names}), key
     )
     columns = []
@@ -246,5 +245,5 @@ def _shown(
         if name.lower() in hidden:
             columns.append(pa.array([MASK] * table.num_rows, pa.string()))
         else:
-            columns.append((table if name in table.column_names else whole).column(name))
+            columns.append((table if name in table.column_names else with_all).column(name))
     return pa.table(columns, names=list(names))

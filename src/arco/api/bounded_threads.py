@@ -30,8 +30,8 @@ class BoundedThreads:
         self._shares = FairShares(settings.threads // 2, self._waiting // 2)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call in a thread; one caller has at most half of the threads. A call whose caller
-        has gone away is not started."""
+        """Run a call in a thread; one caller has at most half of the threads. A call whose client
+        has disconnected is not started."""
         try:
             async with (
                 asyncio.timeout(self._settings.request_timeout_s),
@@ -62,12 +62,12 @@ class BoundedThreads:
 
         called.add_done_callback(tell)
         future = asyncio.wrap_future(called)
-        # What is raised after everybody has left is raised to nobody.
+        # An error after all have left is dropped.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             return await asyncio.shield(future)
         finally:
-            called.cancel()  # does nothing to one that has begun
+            called.cancel()  # has no effect on one that has started
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

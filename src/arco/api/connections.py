@@ -1,8 +1,8 @@
 """How HTTP is read from a connection: bounded in size, time and number.
 
 uvicorn bounds neither how long a client may take for headers, nor (with httptools) how large they
-may get, nor how long it may take to read an answer. A client that is slow with any of
-them is cut off; one that is slow with a body is answered by whoever reads the body.
+may get, nor how long it may take to read an answer. A client that is slow with any of them is
+disconnected; a slow body is handled where it is read.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._arm(HEAD_S, self._too_slow)
 
     def _has_too_many(self) -> bool:
-        """Whether one address would keep the others out."""
+        """Whether one address has too many connections."""
         return self.of_address[self._address] > self.max_connections // 2 and not is_in(
             self._address, self.trusted_proxies
         )
@@ -108,7 +108,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._arm(HEAD_S, self._too_slow)
         self._is_head_alone = self._is_reading_head
         super().data_received(data)
-        if self._is_head_alone:  # else some of it was a body, or the end of one
+        if self._is_head_alone:  # otherwise it may be (the end of) a body
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
                 self._refuse(_TOO_LARGE)
@@ -130,7 +130,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_reading_message and not self.transport.is_closing():
-            # The rest of the request is of no use; reading it might take for ever.
+            # The rest of the request is not needed; reading it might never end.
             self._arm(LINGER_S, self.transport.close)
 
     def pause_writing(self) -> None:

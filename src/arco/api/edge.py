@@ -1,5 +1,4 @@
-"""The outermost layer: request ids, bounds on headers, hosts, security headers, the access log,
-and answers that are at hand."""
+"""The outermost layer: request ids, limits, hosts, security headers, access log, cached answers."""
 
 from __future__ import annotations
 
@@ -24,21 +23,21 @@ class Edge:
     def __init__(
         self,
         app: ASGIApp,
-        kept: ResponseCache,
+        cache: ResponseCache,
         settings: ApiSettings,
         clock: Clock,
         ids: Callable[[], str],
         access: AccessLog,
     ) -> None:
         self._app = app
-        self._kept = kept
+        self._cache = cache
         self._settings = settings
         self._clock = clock
         self._ids = ids
         self._access = access
         self._headers = _security_headers(settings)
         names = (b"cache-control",)
-        self._headers_of_kept = [pair for pair in self._headers if pair[0] not in names]
+        self._headers_of_cached = [pair for pair in self._headers if pair[0] not in names]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -52,9 +51,9 @@ class Edge:
         began = self._clock.monotonic()
         try:
             refusal = self._refusal(scope)
-            kept = None if refusal is not None else self._kept.answer(scope, exchange)
-            if kept is not None:
-                await self._send_kept(*kept, exchange, send)
+            cached = None if refusal is not None else self._cache.answer(scope, exchange)
+            if cached is not None:
+                await self._send_cached(*cached, exchange, send)
                 return
             added = [*self._headers, (b"x-request-id", exchange.request_id.encode())]
             send_on = _observed(send, exchange, added)
@@ -68,7 +67,7 @@ class Edge:
                 end()
             self._access.note(exchange, self._clock.monotonic() - began)
 
-    async def _send_kept(
+    async def _send_cached(
         self, status: int, answer: RenderedAnswer, exchange: Exchange, send: Send
     ) -> None:
         is_whole = status == 200
@@ -80,7 +79,7 @@ class Edge:
                 "status": status,
                 "headers": [
                     *(answer.headers if is_whole else answer.headers_unchanged),
-                    *self._headers_of_kept,
+                    *self._headers_of_cached,
                     (b"x-request-id", exchange.request_id.encode()),
                 ],
             }
@@ -100,7 +99,7 @@ class Edge:
 
 
 def _observed(send: Send, exchange: Exchange, added: list[tuple[bytes, bytes]]) -> Send:
-    """Adds headers that an answer does not have, and notes its status and size."""
+    """Adds missing headers to an answer, and records its status and size."""
 
     async def send_on(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,12 +1,11 @@
 """Events of the log for streams: what happened, to what, and at which position.
 
-One tail for each workspace, however many listen: it looks for new generations while anybody
-listens, and keeps the newest events. A listener has a position and nothing else, so a slow one
-costs no memory: when it has fallen behind what the tail keeps, it reads the log itself, a bounded
-number of events at a time.
+There is one tail for each workspace: it reads new generations while there are listeners, and keeps
+the newest events. A listener has only a position, so a slow one costs no memory: when it has fallen
+behind the tail, it reads the log itself, a bounded number of events at a time.
 
-An event says of what it is, and not what it holds: who wants to know more reads it, with all
-checks. Events about keys and roles are in the audit log alone.
+An event shows what it is about, not its content: that needs another request, with all checks.
+Events about keys and roles are only in the audit log.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_events(served: ServedWorkspace, after: int, limit: int) -> tuple[list[LogEvent], int]:
-    """Events after a position, and the position up to which these are all. Looks at the store."""
+    """Events after a position, and the position up to which they are complete. Reads the store."""
     snapshot = served.newest()
     types = served.workspace.core.types
     if after >= snapshot.position:
@@ -158,7 +157,7 @@ class Tail:
         """Events after a position; None if some of them are not kept any more."""
         if position < self.first:
             return None
-        # The newest are at the end, and most listeners want those alone.
+        # The newest are at the end; most listeners need only those.
         newer = itertools.takewhile(lambda event: event.position > position, reversed(self.events))
         events = list(newer)[::-1][:limit]
         return events, events[-1].position if len(events) == limit else self.position

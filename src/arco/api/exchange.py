@@ -1,4 +1,4 @@
-"""What is known of one request while it is answered, and what its answer is."""
+"""The state of one request while it is answered, and its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCOPE_KEY = "arco.exchange"
 
 @dataclass
 class Exchange:
-    """Filled in on the way; the access log has it in the end."""
+    """Filled in while the request is processed, for the access log."""
 
     request_id: str
     address: str

@@ -1,6 +1,6 @@
-"""How much of something that all callers share one of them may have at once.
+"""Limits the part of a shared resource that one caller may use.
 
-Who sends many requests at once, or slow ones, waits for itself: others are served meanwhile.
+A caller with many or slow requests waits for its own requests; others are served meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FairShares:
 
     @contextlib.asynccontextmanager
     async def turn(self, caller: str) -> AsyncIterator[None]:
-        """Until it is the caller's turn. Raises if too many of its requests wait already."""
+        """Wait for the caller's turn. Raises if too many of its requests wait already."""
         if not caller:
             yield
             return
@@ -65,7 +65,7 @@ class QueryTurns:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Until a query may run: one caller has at most half of the places."""
+        """Wait until a query may run: one caller has at most half of the places."""
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(self._settings.request_timeout_s):

@@ -1,7 +1,7 @@
 """`GET` and `HEAD …/files/{path}`, and what answers the server's own signed URLs.
 
 A file of a table is answered with a redirect to a signed URL, which lives for five minutes; the
-size is in the manifest. Who has the URL may read that file until then: it is never logged.
+size is in the manifest. The URL gives access to that file until then: it is never logged.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ async def answer_object(server: ApiServer, request: Request[Any, Any, Any]) -> A
                 return Answer(200, data, OBJECT)
             data = part_of(path, data, *bounds)
         elif bounds is None:
-            return Answer(200, served.objects.get(path, whole=view.sees_security), OBJECT)
+            return Answer(200, served.objects.get(path, see_all=view.sees_security), OBJECT)
         else:
-            data = served.objects.part(path, *bounds, whole=view.sees_security)
+            data = served.objects.part(path, *bounds, see_all=view.sees_security)
         start, length = bounds
         sent = {"Content-Range": f"bytes {start}-{start + length - 1}/*"}
         return Answer(206, data, OBJECT, sent)
@@ -164,7 +164,7 @@ async def answer_signed(server: ApiServer, request: Request[Any, Any, Any]) -> A
         served = server.workspaces.get(
             (scope["path_params"]["tenant"], scope["path_params"]["workspace"])
         )
-        # Of a workspace that is not there nothing is signed, and the answer is the same.
+        # For a missing workspace no signature is valid, and the answer is the same.
         any_served = served or next(iter(server.workspaces.values()))
         # Raw, as it was signed.
         rest = raw_rest(scope, _SEGMENTS)

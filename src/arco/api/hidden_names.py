@@ -1,4 +1,4 @@
-"""Names of assets that a caller does not see, taken out of texts.
+"""Removes names of hidden assets from texts.
 
 Readers leave out what is hidden. Texts that people or programs wrote (the message of an error, a
 cause in words, a log) may still name an asset of a hidden namespace: in an answer to a caller who
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+import msgspec
+
 from arco.api.views import View
 from arco.catalog.tables import NAMESPACES
 from arco.columns.quoting import literal
@@ -17,6 +19,9 @@ from arco.orchestration.tables import PROJECT_NAMESPACES
 from arco.security.visibility import Visible
 
 HIDDEN: Final = "(hidden)"
+_POINT: Final = re.compile(rb"\.[a-z]")
+_WORD: Final = b"abcdefghijklmnopqrstuvwxyz0123456789_"
+_LONG_WORD: Final = 256
 _KEY = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.[a-z][a-z0-9_]*")
 
 
@@ -42,6 +47,27 @@ def without_hidden_names(view: View, visible: Visible, document: Any) -> Any:
     """A document of JSON values for a caller."""
     hidden = hidden_namespaces(view, visible)
     return Scrubbing(hidden).value(document) if hidden else document
+
+
+def encode_without_hidden_names(view: View, visible: Visible, document: Any) -> bytes:
+    """The same as JSON. Few documents have such a name, and only those are gone through."""
+    encoded = msgspec.json.encode(document)
+    if visible.all or not _may_name_hidden(view, visible, encoded):
+        return encoded
+    return msgspec.json.encode(without_hidden_names(view, visible, document))
+
+
+def _may_name_hidden(view: View, visible: Visible, encoded: bytes) -> bool:
+    """Whether JSON may name an asset of a hidden namespace: words before points are compared. What
+    follows an escape, as in `\\nsales.orders`, may be such a word, and so may a very long one."""
+    namespaces = all_namespaces(view)
+    for match in _POINT.finditer(encoded):
+        before = encoded[max(0, match.start() - _LONG_WORD) : match.start()]
+        rest = before.rstrip(_WORD)
+        word = before[len(rest) :].decode()
+        if not rest or rest.endswith(b"\\") or (word in namespaces and not visible.sees(word)):
+            return True
+    return False
 
 
 class Scrubbing:

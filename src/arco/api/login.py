@@ -1,4 +1,4 @@
-"""Logging in with a browser, and with the command line by way of a browser.
+"""Login with a browser, and of the command line through a browser.
 
     GET  /auth/login      to the issuer, with a sealed cookie that knows the way back
     GET  /auth/callback   from the issuer: the session's cookie
@@ -8,9 +8,9 @@
     POST /auth/cli        yes: a code for a port of the browser's own machine
     POST /auth/token      the code, with the verifier of its challenge, for a session's token: once
 
-Redirects go to ourselves, to the issuer, and to 127.0.0.1 with a code that only the program can
-use that asked for it. A form of another site cannot say yes: the grant in ours is sealed, and of
-the very session.
+Redirects go to this server, to the issuer, and to 127.0.0.1 with a code that only the requesting
+program can use. A form of another site cannot confirm: the grant in our form is sealed for the
+session.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ class LoginRoutes:
         exchange = exchange_of(request.scope)
         exchange.route = "/auth/callback"
         login = self._require()
-        given = _query(request)
-        attempt = self._attempt(request, login, given.get("state", ""))
-        if "error" in given or not given.get("code"):
+        query = _query(request)
+        attempt = self._attempt(request, login, query.get("state", ""))
+        if "error" in query or not query.get("code"):
             raise unauthenticated("the issuer refused the login")
         self._server.check_address(exchange.address)
         try:
             identity = await self._server.in_thread(
-                lambda: login.oidc.finish(attempt, given["code"], given.get("iss"))
+                lambda: login.oidc.finish(attempt, query["code"], query.get("iss"))
             )
         except Unauthenticated:
             self._server.failed_login(exchange.address)
@@ -169,15 +169,15 @@ class LoginRoutes:
         """Never a 401: a page asks this first."""
         exchange_of(request.scope).route = "/auth/session"
         at = "/auth/login" if self._login is not None else None
-        nobody = SessionBody(caller=None, login=at)
+        anonymous = SessionBody(caller=None, login=at)
         try:
             caller = await self._server.authenticate(request, is_read=True)
         except Unauthenticated:
-            return Answer(200, msgspec.json.encode(nobody))
+            return Answer(200, msgspec.json.encode(anonymous))
         except ApiError as error:
             if error.api_kind != "unauthenticated":
                 raise
-            return Answer(200, msgspec.json.encode(nobody))
+            return Answer(200, msgspec.json.encode(anonymous))
         document = SessionBody(
             caller=SessionCaller(
                 kind=caller.kind,
@@ -257,15 +257,15 @@ class LoginRoutes:
         self._server.check_address(exchange.address)
         raw = await self._server.body(request)
         try:
-            given = msgspec.json.decode(raw, type=TokenRequest)
+            request_body = msgspec.json.decode(raw, type=TokenRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if isinstance(error, UnicodeDecodeError):
                 raise invalid_field("body", "is not JSON in UTF-8") from None
             raise invalid_body(error, "body") from None
-        code = login.sessions.sealer.unseal("code", given.code, CliCode)
+        code = login.sessions.sealer.unseal("code", request_body.code, CliCode)
         now = self._server.clock.now().timestamp()
         is_right = code is not None and hmac.compare_digest(
-            challenge_of(given.verifier).encode(), code.challenge.encode()
+            challenge_of(request_body.verifier).encode(), code.challenge.encode()
         )
         if code is None or not is_right or not 0 <= now - code.made_at <= CODE_S:
             self._server.failed_login(exchange.address)
@@ -329,7 +329,7 @@ class LoginRoutes:
 
 
 def _use(store: Store, session_id: str) -> None:
-    """A code is exchanged once, at whichever server. GC removes the object, like signs of life."""
+    """A code is exchanged once, at any server. GC removes the object, like liveness records."""
     try:
         store.put(paths.login_code(session_id), b"{}", Mode.CREATE)
     except AlreadyExists:
@@ -338,17 +338,17 @@ def _use(store: Store, session_id: str) -> None:
 
 def _permissions(caller: Caller) -> SessionWorkspace:
     """What a caller may do in a workspace: everywhere in it, and in namespaces."""
-    everywhere = caller.permissions()
+    in_workspace = caller.permissions()
     visible = caller.visible(caller.tenant, caller.workspace)
     namespaces = {
         name: sorted(more)
         for name in sorted(visible.namespaces or ())
-        if (more := caller.permissions(name) - everywhere)
+        if (more := caller.permissions(name) - in_workspace)
     }
     return SessionWorkspace(
         tenant=caller.tenant,
         workspace=caller.workspace,
-        permissions=sorted(everywhere),
+        permissions=sorted(in_workspace),
         namespaces=namespaces,
     )
 
@@ -362,7 +362,7 @@ def _query(request: AnyRequest) -> dict[str, str]:
 
 
 def _own_path(text: str) -> str:
-    """Where to go next: a path of ourselves, or the first page."""
+    """Where to go next: a path of this server, or the first page."""
     is_own = _PATH.fullmatch(text) is not None and len(text) <= 2_000
     return text if is_own and not text.startswith("/auth/log") else "/"
 

@@ -1,7 +1,5 @@
-"""Reads that may take longer than a request: a request waits for a while, and the next one goes on
-waiting for the same read.
-
-A client that repeats its request, as it does after a 503, does not begin the read again.
+"""Reads that may take longer than a request: a request waits for a while, and the next one waits
+for the same read. A client that repeats its request after a 503 does not start the read again.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ _places = threading.BoundedSemaphore(AT_ONCE)
 
 
 class LongRead(Generic[T]):
-    """One read, for all who ask for it. One that failed is begun again when somebody asks."""
+    """One read, shared by all requests for it. After a failure the next request starts it again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._future: Future[T] | None = None
 
     def result(self, read: Callable[[], T], wait_s: float = WAIT_S) -> T:
-        """What the read gives. Raises if it is not done by then, or too many others are."""
+        """The result. Raises if it is not done in time, or if there are too many reads."""
         with self._lock:
             future = self._future
             if future is None or (future.done() and future.exception() is not None):
@@ -40,7 +38,7 @@ class LongRead(Generic[T]):
         except TimeoutError:
             raise ApiError(
                 "unavailable",
-                "this takes longer, and goes on",
+                "this read takes longer, and continues",
                 code="still_reading",
                 hint="repeat the request with the same generation: it waits for the same read",
                 retry_after_s=1,

@@ -56,8 +56,8 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         "info": {
             "title": "Arco",
             "version": VERSION,
-            "description": "Every read answers at one generation of a workspace, and says at "
-            "which: `Arco-Generation`. See docs/guides/api.md.",
+            "description": "Every read is at one generation of a workspace, which "
+            "`Arco-Generation` names. See docs/guides/api.md.",
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}],
@@ -153,7 +153,7 @@ def _parameters(route: Route[Any], schemas: _Schemas) -> list[Json]:
                 "name": "Idempotency-Key",
                 "in": "header",
                 "required": False,
-                "description": "A request with the same key has effect once within a day.",
+                "description": "Requests with the same key take effect once within a day.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 200},
             }
         )
@@ -219,7 +219,7 @@ def _responses(route: Route[Any], schemas: _Schemas) -> Json:
     if route.kind == "write":
         statuses |= {409, 412, 415}
     elif not route.is_live:
-        responses["304"] = {"description": "The answer that If-None-Match names holds."}
+        responses["304"] = {"description": "The response named by If-None-Match is still valid."}
     for status in sorted(statuses):
         responses[str(status)] = {"$ref": f"#/components/responses/{status}"}
     return responses
@@ -228,7 +228,7 @@ def _responses(route: Route[Any], schemas: _Schemas) -> Json:
 def _headers(route: Route[Any]) -> Json:
     headers: Json = {
         "Arco-Generation": {
-            "description": "The generation that the answer is about.",
+            "description": "The generation of the response.",
             "schema": {"type": "string"},
         }
     }
@@ -236,7 +236,7 @@ def _headers(route: Route[Any]) -> Json:
         headers["ETag"] = {"description": "Of the answer.", "schema": {"type": "string"}}
     if route.status in (201, 202):
         headers["Location"] = {
-            "description": "Where to look what became of it.",
+            "description": "The URL of its outcome.",
             "schema": {"type": "string"},
         }
     return headers
@@ -284,7 +284,7 @@ def _stream_operation(schemas: _Schemas) -> Json:
     return {
         "operationId": "stream_events",
         "summary": "Stream events of the log as they are committed (server-sent events).",
-        "description": "`id` is the position in the log: a client that comes back sends it as "
+        "description": "`id` is the position in the log: a client that reconnects sends it as "
         "`Last-Event-ID`, to any server.",
         "tags": ["events"],
         "x-permission": Permission.RUNS_READ.value,
@@ -356,9 +356,9 @@ def _beside() -> Mapping[str, Json]:
     """What is not below a workspace."""
     refused, busy = _refused(401, 429), _refused(503)
     return {
-        "/healthz": _plain("healthz", "Whether the process answers.", {}, is_open=True),
-        "/readyz": _plain("readyz", "Whether it can read its workspaces.", busy, is_open=True),
-        "/api/v1/me": _plain("me", "The caller and its grants.", refused),
+        "/healthz": _plain("healthz", "Return 200 if the process is running.", {}, is_open=True),
+        "/readyz": _plain("readyz", "Return 200 if workspaces can be read.", busy, is_open=True),
+        "/api/v1/me": _plain("me", "Return the caller and its grants.", refused),
         "/api/v1/workspaces": _plain(
             "list_workspaces", "List the workspaces that the caller sees.", refused
         ),

@@ -34,12 +34,12 @@ def _path(description: str, length: int) -> Json:
 
 
 def _file(parameters: list[Json], refused: Json) -> Json:
-    location = {"description": "A signed URL, good for five minutes.", "schema": {"type": "string"}}
+    location = {"description": "A signed URL, valid for 5 minutes.", "schema": {"type": "string"}}
     content = {PARQUET: _BYTES}
     return {
         "operationId": "get_file",
         "summary": "Read a file of a table: a redirect to a signed URL.",
-        "description": "Of a file of the kind `change` the answer is the bytes.",
+        "description": "For a file of the kind `change` the response has the bytes.",
         "tags": ["files"],
         "x-permission": PERMISSION.value,
         "parameters": parameters,
@@ -50,7 +50,7 @@ def _file(parameters: list[Json], refused: Json) -> Json:
             },
             "206": {"description": "A part of them.", "content": content},
             "307": {"description": "Where the file is.", "headers": {"Location": location}},
-            "416": {"description": "The file is shorter."},
+            "416": {"description": "The range is outside of the file."},
             **refused,
         },
     }
@@ -59,7 +59,7 @@ def _file(parameters: list[Json], refused: Json) -> Json:
 def _size(parameters: list[Json], refused: Json) -> Json:
     return {
         "operationId": "get_file_size",
-        "summary": "Tell the size of a file of a table: `Content-Length`.",
+        "summary": "Return the size of a table file: `Content-Length`.",
         "tags": ["files"],
         "x-permission": PERMISSION.value,
         "parameters": parameters,
@@ -72,7 +72,7 @@ def _object(parameters: list[Json], refused: Json) -> Json:
     return {
         "operationId": "get_stored_object",
         "summary": "Read an object of the store that readers of the workspace need.",
-        "description": "Of what is not a generation, `runs.read` is needed too. Files of tables "
+        "description": "Objects other than generations also need `runs.read`. Files of tables "
         "need `metadata.read_all`; of other objects, callers with a role on some namespaces get "
         "the visible part. `Range` with both ends is supported.",
         "tags": ["objects"],

@@ -26,14 +26,14 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
     bad = (400, 401, 404, 429, 500, 503, 504)
     begin = _operation(
         "begin_login",
-        "Go to the issuer to log in; a sealed cookie knows the way back.",
+        "Redirect to the issuer to log in; an encrypted cookie contains the return path.",
         _redirect("To the issuer."),
-        [_text("next", "A path of this server to go to after it.", 2_000)],
+        [_text("next", "The path of this server to open after the login.", 2_000)],
     )
     back = _operation(
         "finish_login",
-        "Come back from the issuer: the session's cookie.",
-        _redirect("To where the login began."),
+        "Handle the redirect from the issuer, and set the session cookie.",
+        _redirect("To the page where the login began."),
         [
             _text("state", "Of the login that was begun.", 200),
             _text("code", "Of the issuer.", 4_000),
@@ -41,9 +41,9 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
             _text("error", "Why the issuer did not log in.", 200),
         ],
     )
-    who = _operation(
+    session = _operation(
         "get_session",
-        "The caller and its permissions; without a caller, where to log in.",
+        "Return the caller and its permissions; without a caller, the login URL.",
         answered(SessionBody),
     )
     end = _operation(
@@ -51,23 +51,23 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
     )
     ask = _operation(
         "ask_for_command_line",
-        "Ask whether a program on the browser's machine may act for the user.",
-        {"200": {"description": "The question.", "content": _HTML}, **_redirect("To log in.")},
+        "Show a page that asks whether a program on the browser's machine may act for the user.",
+        {"200": {"description": "The SQL query.", "content": _HTML}, **_redirect("To log in.")},
         [
             {
                 "name": "port",
                 "in": "query",
                 "required": True,
-                "description": "Of 127.0.0.1, where the program waits.",
+                "description": "The port on 127.0.0.1 at which the program waits.",
                 "schema": {"type": "integer", "minimum": 1024, "maximum": 65_535},
             },
-            _challenge("state", "Repeated with the code."),
+            _challenge("state", "Returned together with the code."),
             _challenge("code_challenge", "SHA-256 of the verifier, base64url."),
         ],
     )
     allow = _operation(
         "allow_command_line",
-        "Allow it: a code for the program.",
+        "Allow it, and return a code for the program.",
         _redirect("To the port of the program."),
     )
     allow["requestBody"] = {
@@ -84,7 +84,7 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
     }
     token = _operation(
         "exchange_code",
-        "Exchange a code, with the verifier of its challenge, for a session's token. Once.",
+        "Exchange a code, with the verifier of its challenge, for a session token, once.",
         answered(LoginToken),
     )
     token["requestBody"] = {
@@ -94,14 +94,16 @@ def login_paths(schema_of: SchemaOf, refused: Callable[..., Json]) -> Mapping[st
     items: dict[str, Json] = {
         "/auth/login": {"get": begin},
         "/auth/callback": {"get": back},
-        "/auth/session": {"get": who},
+        "/auth/session": {"get": session},
         "/auth/logout": {"post": end},
         "/auth/cli": {"get": ask, "post": allow},
         "/auth/token": {"post": token},
     }
     for item in items.values():
         for operation in item.values():
-            operation["responses"] |= refused(*bad, *((403, 413) if operation is not who else ()))
+            operation["responses"] |= refused(
+                *bad, *((403, 413) if operation is not session else ())
+            )
     return items
 
 

@@ -1,8 +1,8 @@
 """Errors as `application/problem+json` (RFC 9457).
 
 The kind of an error decides the status. `code` is stable; `docs/reference/errors.md` has a section
-for each, which `type` refers to. What a caller may not see is answered as what does not exist, so a
-hint of a "not found", which may name what is alike, is only for those who see everything.
+for each, which `type` refers to. Hidden objects are answered as missing ones, so a hint of a "not
+found", which may suggest names, is only for callers who see everything.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FieldViolation(msgspec.Struct, frozen=True):
 
 
 class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request was not carried out, and what to do."""
+    """Why the request failed, and what to do."""
 
     type: str
     title: str
@@ -97,7 +97,7 @@ _AT = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
 def invalid_body(error: msgspec.ValidationError | msgspec.DecodeError, where: str) -> ApiError:
-    """What msgspec says, with the field that it says it of."""
+    """The message of msgspec, and the field that it is about."""
     text = str(error)
     match = _AT.search(text)
     field = match[1] if match and match[1] else where
@@ -146,7 +146,7 @@ def problem_of(error: BaseException, *, request_id: str, reader: Reader) -> Prob
         case Refused():
             kind, code, detail, hint = error.kind, error.code, error.message, error.hint
         case NotYet():
-            # It is no failure of the server: the thing is not there, and may be later.
+            # It is not a failure of the server: the object may exist later.
             kind, code, detail, hint = "not_found", "not_yet", error.message, error.hint
             retry_after = max(1, round(error.retry_after_s))
         case Error():
@@ -155,9 +155,9 @@ def problem_of(error: BaseException, *, request_id: str, reader: Reader) -> Prob
         kind = "internal"
     if not isinstance(error, ApiError):
         detail = reader.text(detail)
-        # It may name what is alike, or what is in the way.
+        # It may contain names of other objects.
         hint = hint if reader.visible.all or kind == "denied" else ""
-    if kind in ("corrupt", "internal"):  # paths of the store are nobody's business
+    if kind in ("corrupt", "internal"):  # paths of the store are not shown
         detail, hint = "the server failed", "report the request's id to who runs the server"
     status = STATUS[kind]
     if kind == "unavailable" and retry_after is None:

@@ -137,7 +137,7 @@ def row_filter(served: ServedWorkspace, view: View, visible: Visible) -> RowFilt
     tables = [str(table) for table in all_tables(served.workspace.chain)]
     if visible.namespaces is None:
         return RowFilter({name: "" for name in tables if not name.startswith("security.")})
-    seen = RowVisibility(view, visible)
+    visibility = RowVisibility(view, visible)
     namespaces = ", ".join(map(literal, sorted(visible.namespaces)))
     conditions = {
         name: condition
@@ -146,7 +146,7 @@ def row_filter(served: ServedWorkspace, view: View, visible: Visible) -> RowFilt
         and name not in _REDUCED
         and (condition := RULES[name].condition(namespaces, "(SELECT id FROM arco_seen)"))
     }
-    ids = ", ".join(map(literal, sorted(seen.ids)))
+    ids = ", ".join(map(literal, sorted(visibility.ids)))
     make = f"CREATE TEMP TABLE arco_seen AS SELECT unnest([{ids}]::VARCHAR[]) AS id"
     hidden = hidden_namespaces(view, visible)
     return RowFilter(conditions, (make,), Scrubbing(hidden).sql if hidden else "")

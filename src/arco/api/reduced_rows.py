@@ -22,15 +22,15 @@ from arco.orchestration.tables import PROJECT_NAMESPACES
 Reduce = Callable[[pa.Table, RowVisibility], pa.Table]
 
 
-def reduced(name: str, rows: pa.Table, seen: RowVisibility) -> pa.Table:
+def reduced(name: str, rows: pa.Table, visibility: RowVisibility) -> pa.Table:
     """Rows of a table as the caller may have them."""
     if name in ALWAYS:
-        rows = ALWAYS[name](rows, seen)
-    if seen.everything or not rows.num_rows:
+        rows = ALWAYS[name](rows, visibility)
+    if visibility.everything or not rows.num_rows:
         return rows
     if name in REDUCED:
-        rows = REDUCED[name](rows, seen)
-    return without_hidden_texts(rows, hidden_namespaces(seen.view, seen.visible))
+        rows = REDUCED[name](rows, visibility)
+    return without_hidden_texts(rows, hidden_namespaces(visibility.view, visibility.visible))
 
 
 def without_hidden_texts(rows: pa.Table, hidden: frozenset[str]) -> pa.Table:
@@ -59,7 +59,7 @@ def _has_text(type: pa.DataType) -> bool:
 
 
 def _may_name(column: pa.ChunkedArray, scrubbing: Scrubbing) -> bool:
-    """A first look at a whole column. Of nested ones it is not worth it."""
+    """A fast check of a whole column; not for nested ones."""
     if not pa.types.is_string(column.type):
         return True
     return bool(pc.any(pc.match_substring_regex(column, scrubbing.names)).as_py())
@@ -68,12 +68,12 @@ def _may_name(column: pa.ChunkedArray, scrubbing: Scrubbing) -> bool:
 def _replaced(column: str, change: Callable[[Any, RowVisibility], Any]) -> Reduce:
     """One column, value by value."""
 
-    def reduce(rows: pa.Table, seen: RowVisibility) -> pa.Table:
+    def reduce(rows: pa.Table, visibility: RowVisibility) -> pa.Table:
         place = rows.schema.get_field_index(column)
         if place < 0:
             return rows
         field = rows.schema.field(place)
-        values = [change(value, seen) for value in rows.column(place).to_pylist()]
+        values = [change(value, visibility) for value in rows.column(place).to_pylist()]
         return rows.set_column(place, field, pa.array(values, field.type))
 
     return reduce
@@ -82,11 +82,13 @@ def _replaced(column: str, change: Callable[[Any, RowVisibility], Any]) -> Reduc
 def _only(sees: Callable[[RowVisibility, str], bool]) -> Callable[[Any, RowVisibility], Any]:
     """The visible items of a list; of pairs, those whose second item is visible."""
 
-    def change(values: Any, seen: RowVisibility) -> Any:
+    def change(values: Any, visibility: RowVisibility) -> Any:
         if values is None:
             return None
         return [
-            value for value in values if sees(seen, value[1] if isinstance(value, tuple) else value)
+            value
+            for value in values
+            if sees(visibility, value[1] if isinstance(value, tuple) else value)
         ]
 
     return change
@@ -118,37 +120,37 @@ def _blanked(
     return rows
 
 
-def _runs(rows: pa.Table, seen: RowVisibility) -> pa.Table:
-    """What was asked for is left out of a run with tasks that the caller does not see."""
+def _runs(rows: pa.Table, visibility: RowVisibility) -> pa.Table:
+    """The request is left out of a run with hidden tasks."""
     ids: Sequence[str] = rows.column("run_id").to_pylist()
-    return _blanked(rows, ASKED_OF_RUN, lambda place: seen.whole_run(ids[place]))
+    return _blanked(rows, ASKED_OF_RUN, lambda place: visibility.whole_run(ids[place]))
 
 
-def _deployments(rows: pa.Table, seen: RowVisibility) -> pa.Table:
+def _deployments(rows: pa.Table, visibility: RowVisibility) -> pa.Table:
     """For a project with hidden namespaces: only the deployment and its visible assets."""
     projects: Sequence[str] = rows.column("project").to_pylist()
     blank = {"artifact": "", "schedules": 0, "sensors": 0, "message": "", "rollback_of": ""}
-    rows = _blanked(rows, blank, lambda place: seen.project(projects[place]))
-    counts = [_seen_assets(project, seen) for project in projects]
+    rows = _blanked(rows, blank, lambda place: visibility.project(projects[place]))
+    counts = [_seen_assets(project, visibility) for project in projects]
     field = rows.schema.get_field_index("assets")
     own = rows.column(field).to_pylist()
     counts_shown = [
-        count if seen.project(project) else few
+        count if visibility.project(project) else few
         for project, count, few in zip(projects, own, counts, strict=True)
     ]
     return rows.set_column(field, rows.schema.field(field), pa.array(counts_shown, pa.int64()))
 
 
-def _seen_assets(project: str, seen: RowVisibility) -> int:
-    names = filter(seen.namespace, project_namespaces(seen.view).get(project, []))
-    owned = [seen.view.snapshot.get(PROJECT_NAMESPACES, name) for name in names]
+def _seen_assets(project: str, visibility: RowVisibility) -> int:
+    names = filter(visibility.namespace, project_namespaces(visibility.view).get(project, []))
+    owned = [visibility.view.snapshot.get(PROJECT_NAMESPACES, name) for name in names]
     return sum(row.assets for row in owned if row is not None)
 
 
-def _asked_for(request: str, seen: RowVisibility) -> str:
+def _without_deployments(request: str, visibility: RowVisibility) -> str:
     """Without the deployments that it is planned with, of all projects."""
-    asked = msgspec.structs.replace(decode_request(request), deployments=())
-    return msgspec.json.encode(asked).decode()
+    plan_request = msgspec.structs.replace(decode_request(request), deployments=())
+    return msgspec.json.encode(plan_request).decode()
 
 
 _NO_LINKS: Final = _all_of(
@@ -165,8 +167,8 @@ REDUCED: Final[Mapping[str, Reduce]] = {
     "orchestration.deployments": _deployments,
     "orchestration.projects": _replaced("reads", _only(RowVisibility.asset)),
     "orchestration.tasks": _NO_LINKS,
-    "orchestration.run_requests": _replaced("request", _asked_for),
-    "automation.backfills": _replaced("request", _asked_for),
+    "orchestration.run_requests": _replaced("request", _without_deployments),
+    "automation.backfills": _replaced("request", _without_deployments),
     "catalog.contracts": _replaced("consumer_ids", _only(RowVisibility.asset_id)),
     "ingest.outputs": _replaced("input_ids", _only(RowVisibility.asset_id)),
     "automation.freshness_policies": _replaced("upstream", _only(RowVisibility.asset)),

@@ -1,6 +1,6 @@
-"""Answers that were rendered: by request, generation, and what the caller may see. Bounded.
+"""A bounded cache of rendered answers: by request, generation, and visible namespaces.
 
-What a generation says never changes, so an answer is right for as long as it is kept.
+A generation never changes, so a cached answer stays correct.
 """
 
 from __future__ import annotations

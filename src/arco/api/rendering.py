@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from arco.api.etags import etag_of
-from arco.api.hidden_names import without_hidden_names
+from arco.api.hidden_names import encode_without_hidden_names
 from arco.api.page_tokens import Position, list_digest
 from arco.api.problems import ApiError
 from arco.api.rendered import RenderedAnswer
@@ -32,7 +32,7 @@ def render(
     visible: Visible,
     caller: Caller,
 ) -> RenderedAnswer:
-    """Work out a read, for a caller who sees this."""
+    """Execute a read, for a caller who sees this."""
     if route.kind == "list":
         assert isinstance(parameters, PageParameters)
         view, document = _page(route, served, parameters, visible)
@@ -41,10 +41,10 @@ def render(
         view = _view(served, parameters, visible, caller)
         result = route.call(view, visible, parameters)
         document = {"generation": view.generation, **plain(result)}
-        document = without_hidden_names(view, visible, document)
         version = getattr(result, "row_version", None)
     etag = etag_of(view.generation, version, visible)
-    return RenderedAnswer(msgspec.json.encode(document), etag, view.generation)
+    body = encode_without_hidden_names(view, visible, document)
+    return RenderedAnswer(body, etag, view.generation)
 
 
 def _view(
@@ -82,7 +82,7 @@ def _page(
     page = rows[: parameters.page_size]
     document: dict[str, Any] = {
         "generation": view.generation,
-        "items": without_hidden_names(view, visible, [plain(item) for _, item in page]),
+        "items": [plain(item) for _, item in page],
     }
     if len(rows) > len(page):
         last = Position(view.generation, page[-1][0])

@@ -49,7 +49,7 @@ class ResponseCache:
         self._places: dict[Target, Place] = {}
 
     def answer(self, scope: HTTPScope, exchange: Exchange) -> tuple[int, RenderedAnswer] | None:
-        """The status and the answer of a read; None if it has to be worked out, or refused."""
+        """The status and the answer of a read; None if it is not cached, or may be refused."""
         if scope["method"] != "GET":
             return None
         target = (scope["raw_path"], scope["query_string"])
@@ -115,6 +115,6 @@ def _headers(scope: Scope) -> tuple[bytes, bytes, bool]:
 
 
 def credentials_of(scope: Scope) -> bytes | None:
-    """What a request proves its caller with; None if that is not clear."""
+    """The credentials of a request; None if they are ambiguous."""
     credentials, _, is_plain = _headers(scope)
     return credentials if is_plain else None

@@ -59,7 +59,7 @@ class PageParameters(AtParameters, frozen=True, kw_only=True):
         PAGE_SIZE
     )
     page_token: Annotated[
-        str, Meta(max_length=4096, description="`next_page_token` of the page before.")
+        str, Meta(max_length=4096, description="`next_page_token` of the previous page.")
     ] = ""
 
 

@@ -131,8 +131,8 @@ class RowVisibility:
 
     def request(self, request: str) -> bool:
         """A request for a run, as JSON."""
-        asked = decode_request(request)
-        return self.selection((*asked.selection, *asked.exclude))
+        plan_request = decode_request(request)
+        return self.selection((*plan_request.selection, *plan_request.exclude))
 
     def backfill(self, backfill_id: str) -> bool:
         row = self.view.snapshot.get(BACKFILLS, backfill_id)

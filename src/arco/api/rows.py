@@ -94,14 +94,14 @@ def _run(
         require_run(served.view(AtParameters()), visible, parameters.as_of_run)
     view = served.view(parameters, caller)
     _check_keys(table, body)
-    seen = RowVisibility(view, visible)
-    if rule.is_hidden and not seen.everything:
+    visibility = RowVisibility(view, visible)
+    if rule.is_hidden and not visibility.everything:
         rows, details = table.no_rows, _NONE  # also the days on which it has rows are not told
     else:
         rows, details = _SELECTED[body.select](view.snapshot, table, body, served)
-    rows, following = _page(table, rule.visible_rows(rows, seen), body.after)
+    rows, following = _page(table, rule.visible_rows(rows, visibility), body.after)
     details = msgspec.structs.replace(details, next=following)
-    visible_rows = reduced(body.table, rows, seen)
+    visible_rows = reduced(body.table, rows, visibility)
     return arrow_stream(details.on(visible_rows)), view.generation
 
 

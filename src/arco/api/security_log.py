@@ -1,4 +1,4 @@
-"""What requests leave in the log besides their commands: uses of keys, and refusals. Bounded."""
+"""Events of requests besides their commands: uses of keys, and refusals. Bounded."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class SecurityLog:
         try:
             self._uses.flush()
             self._denials.flush(everything=everything)
-        except Error as error:  # what could not be told is told in the server's own log
+        except Error as error:  # what could not be appended is in the server's own log
             log.warning("uses of keys and refusals were not recorded: %s", error)

@@ -1,8 +1,8 @@
-"""A workspace as a server has it: the newest snapshot, what is derived of it, and commands.
+"""A workspace in a server: the newest snapshot, what is derived from it, and commands.
 
-Servers have no state of their own: all of this can be made again from the store. The newest
-generation is looked for when a request comes and the last look is older than `head_age_s`; what
-this server commits itself is seen at once.
+Servers have no state of their own: all of this can be computed again from the store. The newest
+generation is read when a request comes and the last read is older than `head_age_s`; commits of
+this server are visible at once.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ from arco.transport.task_keys import task_keys
 
 KEPT_GENERATIONS = 16
 KEPT_RUNS = 100_000
+KEPT_RUN_ROWS = 4_000
+"""Of runs that callers of some namespaces have listed; a row takes about 2 KiB."""
 KEYS_WAIT_S = 1.0
-"""So long requests for other workspaces wait for the keys of one whose store hangs."""
+"""How long requests for other workspaces wait for the keys of one whose store hangs."""
 
 
-class _HeadLook(NamedTuple):
-    """One look at the newest generation."""
+class _HeadRead(NamedTuple):
+    """One read of the newest generation."""
 
     commits: int
-    """What had been committed here when it began."""
+    """The number of commits here when it began."""
     began: float
     future: Future[Snapshot]
 
@@ -60,6 +62,7 @@ class ServedWorkspace:
         self._settings = settings
         self._derived = DerivedState()
         self._lasting = DerivedState(KEPT_RUNS)
+        self._run_rows = DerivedState(KEPT_RUN_ROWS)
         self.tables = {str(table): table for table in workspace.tables}
         self.change_files = ChangeFiles()
         self.objects = ShownObjects(workspace.store)
@@ -71,7 +74,7 @@ class ServedWorkspace:
         self._commits = 0
         """How often something was committed here."""
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="head")
-        self._looking: _HeadLook | None = None
+        self._looking: _HeadRead | None = None
         self.security_log = SecurityLog(workspace)
         self._numbered = functools.lru_cache(maxsize=KEPT_GENERATIONS)(self._open)
 
@@ -101,41 +104,38 @@ class ServedWorkspace:
     # -- which generation ----------------------------------------------------------------
 
     def known(self) -> Snapshot | None:
-        """The newest snapshot without a look at the store; None if the last look is too old.
+        """The newest snapshot without a read of the store; None if the last read is too old.
 
-        The next look begins, in the background, before it is: while requests keep coming, none
-        of them waits for one.
+        The next read starts in the background before that, so that frequent requests do not wait.
         """
         age = self.workspace.clock.monotonic() - self._looked_at
         if age > self._settings.head_age_s:
             return None
         if age > self._settings.head_age_s / 2:
-            self._look()
+            self._head_read()
         return self._newest
 
     def newest(self, wait_s: float | None = None) -> Snapshot:
-        """The newest snapshot. Requests that come together share one look at the store, and do
-        not wait for it for ever."""
+        """The newest snapshot. Concurrent requests share one read of the store, with a timeout."""
         wait_s = self._settings.look_wait_s if wait_s is None else wait_s
         commits = self._commits
         while True:
             recent = self.known()
             if recent is not None:
                 return recent
-            look = self._look()
-            patience_s = wait_s - (time.monotonic() - look.began)
+            read = self._head_read()
+            patience_s = wait_s - (time.monotonic() - read.began)
             try:
-                snapshot = look.future.result(max(0.0, patience_s))
+                snapshot = read.future.result(max(0.0, patience_s))
             except TimeoutError:
                 raise Unavailable(
                     "the store does not respond", hint="try again in a moment"
                 ) from None
-            if look.commits >= commits:  # else it began before what was committed here
+            if read.commits >= commits:  # otherwise it began before a commit of this server
                 return snapshot
 
     def newest_or_recent(self) -> Snapshot:
-        """For keys and roles: while the store does not respond, the last that was seen, for a
-        while."""
+        """For keys and roles: while the store does not respond, the last snapshot, for a while."""
         recent = self._recent()
         if recent is None:
             return self.newest()
@@ -145,18 +145,18 @@ class ServedWorkspace:
             return recent
 
     def directory(self) -> Directory:
-        """Keys and roles of `newest_or_recent`. A look at the newest generation has read them."""
+        """Keys and roles of `newest_or_recent`, which were read with the generation."""
         self.newest_or_recent()
         assert self._directory is not None
         return self._directory
 
-    def key_look(self) -> tuple[Future[Snapshot], float] | None:
-        """The look that `newest_or_recent` would wait for, and how long; None if it would not."""
+    def key_read(self) -> tuple[Future[Snapshot], float] | None:
+        """The read that `newest_or_recent` would wait for, and how long; None if it would not."""
         if self.known() is not None:
             return None
-        look = self._look()
-        patience_s = self._keys_wait_s(self._recent()) - (time.monotonic() - look.began)
-        return look.future, max(0.0, patience_s)
+        read = self._head_read()
+        patience_s = self._keys_wait_s(self._recent()) - (time.monotonic() - read.began)
+        return read.future, max(0.0, patience_s)
 
     def _recent(self) -> Snapshot | None:
         age_s = self.workspace.clock.monotonic() - self._seen_at
@@ -166,13 +166,13 @@ class ServedWorkspace:
         look_wait_s = self._settings.look_wait_s
         return look_wait_s if recent is None else min(KEYS_WAIT_S, look_wait_s)
 
-    def _look(self) -> _HeadLook:
-        """The look that is under way, or a new one."""
+    def _head_read(self) -> _HeadRead:
+        """The read in progress, or a new one."""
         with self._lock:
             if self._looking is None or self._looking.future.done():
                 commits = self._commits
                 future = self._looker.submit(self._refresh, commits)
-                self._looking = _HeadLook(commits, time.monotonic(), future)
+                self._looking = _HeadRead(commits, time.monotonic(), future)
             return self._looking
 
     def _refresh(self, commits: int) -> Snapshot:
@@ -186,7 +186,7 @@ class ServedWorkspace:
         return snapshot
 
     def look_again(self) -> None:
-        """Something was committed: the next read looks at the store."""
+        """After a commit: the next request reads the store."""
         with self._lock:
             self._commits += 1
             self._looked_at = float("-inf")
@@ -206,12 +206,12 @@ class ServedWorkspace:
         return self.workspace.read.snapshot(Generation(number))
 
     def _moment(self, at: AtParameters) -> At | None:
-        given = [
+        moments = [
             name for name in ("generation", "as_of", "as_of_run") if getattr(at, name) is not None
         ]
-        if len(given) > 1:
+        if len(moments) > 1:
             raise ApiError(
-                "invalid", f"{' and '.join(given)} are mutually exclusive", code="two_moments"
+                "invalid", f"{' and '.join(moments)} are mutually exclusive", code="two_moments"
             )
         if at.generation is not None:
             return Generation(at.generation)
@@ -242,6 +242,7 @@ class ServedWorkspace:
             is_current=is_current,
             derived=self._derived,
             lasting=self._lasting,
+            run_rows=self._run_rows,
             tables=self.tables,
             caller=caller,
         )
@@ -258,7 +259,7 @@ class ServedWorkspace:
 
 
 class KeySource:
-    """A workspace as authentication looks at it: its keys and roles."""
+    """The keys and roles of a workspace, for authentication."""
 
     def __init__(self, served: ServedWorkspace) -> None:
         self.served = served

@@ -81,8 +81,7 @@ class ApiServer:
         failures = settings.failed_logins_per_minute
         self._failed_logins = RateLimits(clock, failures / 60, failures)
         self._room = BoundedThreads(settings)
-        # One request of every connection may wait here: what it takes to know a caller is short,
-        # and must not depend on how busy somebody else's workspace is.
+        # Every connection may wait here: authentication must not depend on other workspaces' load.
         self._key_room = BoundedThreads(settings, CONNECTIONS)
         self._rooms = {each.path: BoundedThreads(settings) for each in workspaces}
         self._body_bytes = 0
@@ -111,7 +110,7 @@ class ApiServer:
     async def authenticate(
         self, request: Request[Any, Any, Any], *, is_read: bool, limits: RateLimits | None = None
     ) -> Caller:
-        """Raises if nobody knows the token. Takes from the caller's allowance, or another one."""
+        """Raises for an unknown token. Counts against the rate limit of the caller."""
         exchange = exchange_of(request.scope)
         self.check_address(exchange.address)
         headers = RequestHeaders(request.scope)
@@ -159,10 +158,10 @@ class ApiServer:
         return NOTHING if caller is None else caller.at(*at).where(permission)
 
     async def _known(self, token: str, request: Request[Any, Any, Any]) -> Caller | None:
-        """In a thread, unless it was asked for before: keys of an issuer may be fetched.
+        """The caller of a token; in a thread, unless cached: keys of an issuer may be fetched.
 
-        Which workspace the request is for makes no difference: who asks for one that belongs to
-        others, and whose store hangs, is answered as who asks for one that is not there.
+        The workspace of the request makes no difference: a hidden workspace whose store hangs is
+        answered like a missing one.
         """
         credentials = credentials_of(request.scope)
         snapshots = self.kept.snapshots()
@@ -170,21 +169,21 @@ class ApiServer:
             entry = self._callers.get(credentials, snapshots)
             if entry is not None:
                 return entry.caller
-        await self._key_looks()
+        await self._wait_for_key_reads()
         verified_at, caller = await self._key_room.run(lambda: self._looked_up(token))
         if caller is not None and credentials is not None and verified_at is not None:
             self._callers.put(credentials, caller, verified_at)
         return caller
 
-    async def _key_looks(self) -> None:
-        """Wait for looks at keys and roles, as long as authentication waits for them, without a
-        thread: those for authentication are few, and a store that hangs must not take them."""
-        looks = [look for each in self.key_workspaces if (look := each.key_look()) is not None]
-        futures = [asyncio.wrap_future(future) for future, wait_s in looks if wait_s]
-        for future in futures:  # what has failed is raised by who asks for the snapshot
+    async def _wait_for_key_reads(self) -> None:
+        """Wait for reads of keys and roles, as long as authentication waits for them, without a
+        thread: those for authentication are few, and a store that hangs must not block them."""
+        reads = [read for each in self.key_workspaces if (read := each.key_read()) is not None]
+        futures = [asyncio.wrap_future(future) for future, wait_s in reads if wait_s]
+        for future in futures:  # errors are raised where the snapshot is used
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
         if futures:
-            await asyncio.wait(futures, timeout=max(wait_s for _, wait_s in looks))
+            await asyncio.wait(futures, timeout=max(wait_s for _, wait_s in reads))
 
     def _looked_up(self, token: str) -> tuple[Snapshots | None, Caller | None]:
         """With snapshots that are not newer than what the caller was verified against; None if
@@ -222,8 +221,7 @@ class ApiServer:
         tenant, name = path.pop("tenant"), path.pop("workspace")
         served = self.admit(caller, exchange, tenant, name)
         caller = caller.at(tenant, name)
-        visible = may(caller, route.permission)
-        exchange.visible = visible
+        visible = exchange.visible = may(caller, route.permission)
         parameters = parse(route.parameters, path, scope["query_string"])
         assert isinstance(parameters, AtParameters)
         if route.is_live:
@@ -233,30 +231,30 @@ class ApiServer:
             return Answer(200, answer.body, headers={"Arco-Generation": str(answer.generation)})
         target = (scope["raw_path"], scope["query_string"])
         key = self._key(served, target, parameters, visible)
-        kept = None if key is None else self.kept.rendered(key)
-        if kept is None:
-            kept = await self.in_thread(
+        rendered = None if key is None else self.kept.rendered(key)
+        if rendered is None:
+            rendered = await self.in_thread(
                 lambda: render(route, served, parameters, visible, caller), served
             )
             if parameters.as_of is None and parameters.as_of_run is None:
-                key = RenderedKey(target, kept.generation, visible.namespaces)
+                key = RenderedKey(target, rendered.generation, visible.namespaces)
                 pinned = parameters.generation is not None or page_token_of(parameters)
-                place = Place(route, served, kept.generation if pinned else None)
-                self.kept.keep(place, key, kept)
+                place = Place(route, served, rendered.generation if pinned else None)
+                self.kept.keep(place, key, rendered)
         headers = {
-            "Arco-Generation": str(kept.generation),
-            "ETag": kept.etag,
+            "Arco-Generation": str(rendered.generation),
+            "ETag": rendered.etag,
             "Cache-Control": "private, no-cache",
         }
         matches = RequestHeaders(scope).get("if-none-match")
-        if matches is not None and is_unchanged(kept.etag, matches):
+        if matches is not None and is_unchanged(rendered.etag, matches):
             return Answer(304, b"", headers=headers)
-        return Answer(200, kept.body, headers=headers)
+        return Answer(200, rendered.body, headers=headers)
 
     def _key(
         self, served: ServedWorkspace, target: Target, at: AtParameters, visible: Visible
     ) -> RenderedKey | None:
-        """Where the answer is if it was rendered before; None if that takes a look at the store."""
+        """The cache key of the answer; None if that needs a read of the store."""
         if at.as_of is not None or at.as_of_run is not None:
             return None
         generation = at.generation
@@ -279,8 +277,7 @@ class ApiServer:
         tenant, name = path.pop("tenant"), path.pop("workspace")
         served = self.admit(caller, exchange, tenant, name)
         caller = caller.at(tenant, name)
-        visible = caller.visible(tenant, name)
-        exchange.visible = visible
+        visible = exchange.visible = caller.visible(tenant, name)
         may(caller, route.permission)
         parameters = parse(route.parameters, path, scope["query_string"])
         limit = self.settings.deploy_bytes if route.max_body == "deployment" else None
@@ -303,24 +300,25 @@ class ApiServer:
                 if_match=if_match,
             )
             try:
-                done: WriteAnswer[Any] = route.call(writing, parameters, body)
+                outcome: WriteAnswer[Any] = route.call(writing, parameters, body)
             finally:
                 served.look_again()
-            document = {"generation": done.generation, **plain(done.body)}
-            return done, without_hidden_names(served.view(AtParameters()), visible, document)
+            document = {"generation": outcome.generation, **plain(outcome.body)}
+            if visible.all:
+                return outcome, document
+            return outcome, without_hidden_names(served.view(AtParameters()), visible, document)
 
-        done, document = await self.in_thread(call, served)
-        answered = {"Arco-Generation": str(done.generation)}
-        if done.location:
+        outcome, document = await self.in_thread(call, served)
+        answered = {"Arco-Generation": str(outcome.generation)}
+        if outcome.location:
             base = f"/api/v1/workspaces/{tenant}/{name}"
-            answered["Location"] = quote(f"{base}{done.location}", safe="/?=&%:@~")
-        if done.version is not None:
-            answered["ETag"] = etag_of(done.generation, done.version, visible)
+            answered["Location"] = quote(f"{base}{outcome.location}", safe="/?=&%:@~")
+        if outcome.version is not None:
+            answered["ETag"] = etag_of(outcome.generation, outcome.version, visible)
         return Answer(route.status, msgspec.json.encode(document), headers=answered)
 
     async def body(self, request: Request[Any, Any, Any], limit: int | None = None) -> bytes:
-        """Of a request, up to a limit, within a time. What it takes of the memory for bodies is
-        given back when the request has been answered."""
+        """Of a request, with limits of size and time. Counts as used memory until the answer."""
         limit = limit or self.settings.body_bytes
         exchange = exchange_of(request.scope)
         encoding = RequestHeaders(request.scope).get("content-encoding") or "identity"
@@ -362,13 +360,13 @@ class ApiServer:
     # -- threads -------------------------------------------------------------------------
 
     async def in_thread(self, call: Callable[[], T], served: ServedWorkspace | None = None) -> T:
-        """Have a thread call it, of those for a workspace. Bounded in number, waiting and time."""
+        """Call it in a thread of the workspace, with limits on number, queue and time."""
         room = self._room if served is None else self._rooms.get(served.path, self._room)
         return await room.run(call)
 
 
 def check_rate(limits: RateLimits, who: str) -> None:
-    """Take one request from somebody's allowance. Raises if it is used up."""
+    """Count a request against a rate limit. Raises if it is exceeded."""
     allowance = limits.take(who)
     if not allowance.is_allowed:
         raise ApiError(

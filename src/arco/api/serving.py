@@ -20,7 +20,7 @@ from arco.api.server import ApiServer
 from arco.errors import Error, Invalid, Unavailable
 
 LOOK_S = 0.1
-"""How often a server looks whether it was told to stop."""
+"""Interval of checks whether the server is to stop."""
 
 
 FLUSHED_S = 10.0
@@ -61,8 +61,8 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         return listening
 
     def local_names(self, listening: socket.socket) -> tuple[str, ...]:
-        """What a local server may be called: a page of another name that leads here may not use
-        it. Empty for any other server."""
+        """The host names of a local server: a page with another name that resolves to it is
+        refused. Empty for any other server."""
         if not self.is_loopback:
             return ()
         port = listening.getsockname()[1]
@@ -76,7 +76,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the command's business."""
+        """The command handles signals."""
         yield
 
 
@@ -87,8 +87,8 @@ def serve(
     listening: socket.socket,
     stop: threading.Event,
 ) -> None:
-    """Answer requests until `stop`. Requests that are under way then may finish, for a while;
-    streams end, and their clients resume them elsewhere."""
+    """Answer requests until `stop`. Then requests in progress may finish, for a while; streams end,
+    and their clients resume them at another server."""
     config = uvicorn.Config(
         app,
         log_config=None,

@@ -49,12 +49,12 @@ OPERATION = "stream_events"
 class StreamParameters(Parameters, frozen=True, kw_only=True):
     type: Annotated[
         list[Annotated[str, Meta(max_length=100)]],
-        Meta(max_length=50, description="Types of events, or beginnings that end with a dot."),
+        Meta(max_length=50, description="Types of events, or prefixes that end with a dot."),
     ] = []
     run_id: Annotated[str, Meta(max_length=64, description="Only events of this run.")] = ""
     asset: Annotated[AssetName, Meta(description="Only events of this asset.")] = ""
     after: (
-        Annotated[int, Meta(ge=0, le=(1 << 53) - 1, description="Begin after this position.")]
+        Annotated[int, Meta(ge=0, le=(1 << 53) - 1, description="Start after this position.")]
         | None
     ) = None
 
@@ -98,8 +98,8 @@ class EventStreams:
         return _StreamResponse(_Listener(self, at, name, visible, now, chosen, position))
 
     def _take(self, caller: str) -> None:
-        """A place for one more stream, taken before anything is waited for: of streams that are
-        opened at once no more are let in than of those that are opened one after the other."""
+        """Reserve a place for a stream before waiting for anything, so that the limit also holds
+        for streams that are opened concurrently."""
         if self._of_caller[caller] >= self._server.settings.streams_per_caller:
             raise ApiError(
                 "rate_limited",
@@ -111,7 +111,7 @@ class EventStreams:
         self._of_caller[caller] += 1
 
     def release(self, caller: str) -> None:
-        """Give the place of a stream back that has ended, or was never sent."""
+        """Release the place of a stream that has ended, or was never sent."""
         self._of_caller[caller] -= 1
         if not self._of_caller[caller]:
             del self._of_caller[caller]
@@ -197,9 +197,9 @@ class _Listener:
         self._position = position
 
     async def texts(self) -> AsyncGenerator[bytes, None]:
-        """Parts of the body, until the caller sees something else than at first: one who may
-        still listen comes back. A ping, where there is nothing else, holds the position, so that
-        a client that comes back does not read again what was not for it."""
+        """Parts of the body, until the caller's visible namespaces change: a client that still has
+        access reconnects. A ping, where there is nothing else, holds the position, so that a client
+        that comes back does not read again what was not for it."""
         settings = self.streams.server.settings
         yield b"retry: 2000\n\n"
         async with self.streams.listening(self._at) as tail:
@@ -227,10 +227,10 @@ class _Listener:
                     yield f"id: {self._position}\n: ping\n\n".encode()
 
     async def _has_changed(self) -> bool:
-        """Whether the caller sees something else than when the stream was opened."""
+        """Whether the caller's visible namespaces differ from those at the start of the stream."""
         try:
             return await self._visible_now() != self._visible
-        except Error:  # the store fails in passing; the next event asks again
+        except Error:  # a transient error of the store; the next event tries again
             return False
 
 

@@ -1,9 +1,9 @@
-"""Which rows of a table a caller sees who does not see the whole workspace: a rule for each table.
+"""Rules for each table: which rows a caller without access to the whole workspace may see.
 
-This is the one home of it. SQL (`query.py`) and rows for programs elsewhere (`rows.py`) filter with
-these rules, and routes that list the same things ask the same questions (`seen.py`). A table is
-seen through some of its columns: the namespace, the asset, the run or the project that a row is of.
-A row of which another column tells more than its reader may know is shown without that
+All rules are here. SQL (`query.py`) and rows for programs elsewhere (`rows.py`) filter with these
+rules, and routes that list the same things ask the same questions (`seen.py`). A table is seen
+through some of its columns: the namespace, the asset, the run or the project that a row is of. A
+row of which another column tells more than its reader may know is shown without that
 (`reduced_rows.py`).
 
 Tables without a rule do not exist: `tests/architecture/test_table_rules.py` compares this with all
@@ -66,16 +66,16 @@ class TableRule(msgspec.Struct, frozen=True):
         """Only who sees the whole workspace sees rows."""
         return not self.tests and not self.is_open
 
-    def visible_rows(self, rows: pa.Table, seen: RowVisibility) -> pa.Table:
+    def visible_rows(self, rows: pa.Table, visibility: RowVisibility) -> pa.Table:
         """The rows that the caller sees. Tombstones are not among them: they say whose they are
         not any more."""
         rows = rows.filter(pc.invert(rows.column("_deleted")))
-        if seen.everything or self.is_open:
+        if visibility.everything or self.is_open:
             return rows
         if self.is_hidden:
             return rows.slice(0, 0)
         for column, test in self.tests.items():
-            rows = rows.filter(_mask(rows.column(column), functools.partial(test.sees, seen)))
+            rows = rows.filter(_mask(rows.column(column), functools.partial(test.sees, visibility)))
         return rows
 
     def condition(self, namespaces: str, ids: str) -> str | None:
@@ -91,7 +91,7 @@ class TableRule(msgspec.Struct, frozen=True):
 
 
 def _mask(column: pa.ChunkedArray, sees: Callable[[Any], bool]) -> pa.Array:
-    """One question for each value that occurs."""
+    """One test for each distinct value."""
     if pa.types.is_nested(column.type):
         return pa.array([sees(value) for value in column.to_pylist()], pa.bool_())
     allowed = [value for value in column.unique().to_pylist() if sees(value)]
@@ -117,7 +117,7 @@ _BY_BOTH_ENDS: Final = _assets(source=ASSET_ID, target=ASSET_ID)
 _WORKSPACE: Final = TableRule(_RUNS)
 
 RULES: Final[Mapping[str, TableRule]] = {
-    # What runs are made of.
+    # Runs and tasks.
     "orchestration.projects": _runs(project=PART_OF_PROJECT),
     "orchestration.deployments": _runs(project=PART_OF_PROJECT, deployment_id=DEPLOYMENT),
     "orchestration.deployed_assets": _runs(asset_key=ASSET_KEY),
@@ -134,7 +134,7 @@ RULES: Final[Mapping[str, TableRule]] = {
     "orchestration.runs": _runs(run_id=RUN),
     "orchestration.tasks": _runs(asset_key=ASSET_KEY),
     "orchestration.timers": _runs(run_id=WHOLE_RUN),
-    # What happens by itself.
+    # Automation.
     "automation.sensors": _runs(project=PROJECT),
     "automation.sensor_messages": _runs(sensor_id=OF_PROJECT),
     "automation.sensor_evaluations": _runs(sensor_id=OF_PROJECT),
@@ -151,7 +151,7 @@ RULES: Final[Mapping[str, TableRule]] = {
     "automation.freshness": _BY_ID,
     "automation.stale_series": _BY_ID,
     "automation.freshness_changes": _BY_KEY,
-    # What was made.
+    # Outputs.
     "execution.materializations": _BY_ID,
     "execution.expirations": _BY_ID,
     "execution.schemas": _BY_ID,
@@ -166,7 +166,7 @@ RULES: Final[Mapping[str, TableRule]] = {
     "quality.evaluations": _BY_KEY,
     "quality.check_totals": _BY_ID,
     "answers.asset_states": _BY_ID,
-    # What is said of assets.
+    # The catalog.
     "catalog.imports": TableRule(_ASSETS),
     "catalog.import_parts": TableRule(_ASSETS),
     "catalog.imported_nodes": TableRule(_ASSETS),

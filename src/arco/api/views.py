@@ -14,6 +14,7 @@ from arco.errors import NotFound
 from arco.log.envelope import EventTypes
 from arco.log.head import Manifests
 from arco.orchestration.reader import Library
+from arco.orchestration.tables import RunRow
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
 from arco.security.visibility import NOTHING, Visible
@@ -27,13 +28,13 @@ KEPT = 32
 
 
 class DerivedState:
-    """What readers derive from whole tables, by generation: sorted keys, indexes. Bounded.
+    """A bounded cache of values derived from whole tables, by generation: sorted keys, indexes.
 
-    What is made is shared by requests, and must not be changed.
+    Values are shared by requests, and must not be changed.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, limit: int = KEPT) -> None:
+        self._limit = limit
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -42,17 +43,17 @@ class DerivedState:
             if key in self._values:
                 self._values.move_to_end(key)
                 return cast(T, self._values[key])
-        value = make()  # two requests may both make it; what they make is the same
+        value = make()  # two requests may both compute it; the values are equal
         with self._lock:
             self._values[key] = value
-            while len(self._values) > self._kept:
+            while len(self._values) > self._limit:
                 self._values.popitem(last=False)
         return value
 
     def get_many(
         self, keys: Sequence[Hashable], make: Callable[[list[Hashable]], Mapping[Hashable, T]]
     ) -> dict[Hashable, T]:
-        """The same for many, of which those that are missing are made together."""
+        """The same for many; missing ones are computed together."""
         with self._lock:
             values = {key: self._values[key] for key in keys if key in self._values}
             for key in values:
@@ -63,7 +64,7 @@ class DerivedState:
             values |= added
             with self._lock:
                 self._values |= added
-                while len(self._values) > self._kept:
+                while len(self._values) > self._limit:
                     self._values.popitem(last=False)
         return values
 
@@ -84,6 +85,7 @@ class View:
         is_current: bool,
         derived: DerivedState,
         lasting: DerivedState,
+        run_rows: DerivedState,
         tables: Mapping[str, Table[Any]] | None = None,
         caller: Caller | None = None,
     ) -> None:
@@ -100,9 +102,10 @@ class View:
         self.types = types
         """Of events of the log."""
         self.is_current = is_current
-        """Whether it was the newest, so that what happens now belongs to the answer."""
+        """Whether it was the newest: then answers include the state outside of tables."""
         self._derived = derived
         self._lasting = lasting
+        self._run_rows = run_rows
         self.tables = tables or {}
         """All tables that this program knows, by their names."""
         self._caller = caller
@@ -152,6 +155,10 @@ class View:
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Made once for all generations: of what never changes."""
         return self._lasting.get((self.tenant, self.workspace, key), make)
+
+    def kept_run(self, name: Hashable, read: Callable[[], RunRow]) -> RunRow:
+        """A run of a history file, by a name that tells the file too."""
+        return self._run_rows.get(name, read)
 
     def once_many(
         self, kind: str, ids: Sequence[str], make: Callable[[list[str]], Mapping[str, T]]

@@ -43,10 +43,10 @@ _SENSOR_LOG: Final = re.compile(r"logs/sensors/([^/]+)/.+\.log")
 class VisibleObjects:
     """Of one caller, at the newest generation."""
 
-    def __init__(self, seen: RowVisibility) -> None:
-        self._seen = seen
-        self._view = seen.view
-        self._store = seen.view.store
+    def __init__(self, visibility: RowVisibility) -> None:
+        self._seen = visibility
+        self._view = visibility.view
+        self._store = visibility.view.store
 
     def get(self, path: str) -> bytes:
         """Raises NotFound for what the caller does not see, as for what is not there."""
@@ -60,7 +60,7 @@ class VisibleObjects:
 
     def list(self, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
         if not prefix.startswith(_LISTED):
-            raise NotFound(f"no objects that begin with {prefix} are handed out")
+            raise NotFound(f"objects that begin with {prefix} are not available")
         for meta in self._store.list(prefix, start_after):
             if self._is_listed(meta.path):
                 yield meta

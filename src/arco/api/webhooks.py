@@ -4,7 +4,7 @@ Signatures are those of the Standard Webhooks specification: `webhook-id`, `webh
 `webhook-signature`, which is HMAC-SHA256 over `{id}.{timestamp}.{body}` with the sensor's secret.
 The body is signed as it was sent. A timestamp is good for five minutes, and an id counts once.
 
-Whether a sensor is there is told only to who can sign for it: every other answer is the same.
+Only a caller with a valid signature learns whether a sensor exists: all other answers are the same.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ log = logging.getLogger("arco.api")
 
 OPERATION: Final = "receive_event"
 WINDOW_S: Final = 300
-"""So far a timestamp may be from the server's time."""
+"""Maximum difference of a timestamp from the server's time."""
 KEPT_S: Final = 60.0
-"""So long a secret is kept that was resolved."""
+"""How long a resolved secret is cached."""
 FAILED_S: Final = 5.0
-"""So long nobody is asked again for one that could not be: anybody can send unsigned events."""
+"""How long a failed resolution is cached: anybody can send unsigned events."""
 MAX_SIGNATURES: Final = 10
 _PREFIX: Final = "whsec_"
 _NOBODY: Final = b"no sensor has this secret"
@@ -72,15 +72,15 @@ class SignedEvent(NamedTuple):
         return any(matches)
 
 
-class _KeptKey(NamedTuple):
+class _CachedKey(NamedTuple):
     until: float
     key: bytes | None
     """None: it could not be resolved."""
 
 
 class WebhookSecrets:
-    """Resolves references that the server's settings allow: nobody who can deploy a sensor may
-    have the server read any other variable, file or secret of a manager."""
+    """Resolves references that the server's settings allow, so that the author of a sensor cannot
+    make the server read other variables, files or secrets."""
 
     def __init__(
         self, allowed: Sequence[str], clock: Clock, registry: SecretRegistry | None = None
@@ -88,7 +88,7 @@ class WebhookSecrets:
         self._allowed = allowed
         self._clock = clock
         self._registry = registry or SecretRegistry()
-        self._kept: dict[str, _KeptKey] = {}
+        self._cache: dict[str, _CachedKey] = {}
 
     def key(self, ref: SecretRef) -> bytes | None:
         """None, and a line in the server's log, if it cannot be resolved.
@@ -99,18 +99,18 @@ class WebhookSecrets:
         if not any(is_allowed(name, pattern) for pattern in self._allowed):
             log.warning("the secret %s of a webhook is not allowed by --webhook-secret", name)
             return None
-        kept = self._kept.get(name)
-        if kept is not None and self._clock.monotonic() < kept.until:
-            return kept.key
+        cached = self._cache.get(name)
+        if cached is not None and self._clock.monotonic() < cached.until:
+            return cached.key
         try:
             key: bytes | None = signing_key(self._registry.resolve({"secret": ref})["secret"])
-            kept_s = KEPT_S
+            valid_s = KEPT_S
         except TaskFailed as error:
             log.warning("the secret %s of a webhook: %s", name, error.info.code)
             is_down = error.info.category == "transient"
-            key = kept.key if kept is not None and is_down else None
-            kept_s = FAILED_S
-        self._kept[name] = _KeptKey(self._clock.monotonic() + kept_s, key)
+            key = cached.key if cached is not None and is_down else None
+            valid_s = FAILED_S
+        self._cache[name] = _CachedKey(self._clock.monotonic() + valid_s, key)
         return key
 
 
@@ -260,7 +260,7 @@ def webhook_operation(
         "requestBody": {"required": False, "content": {"*/*": {"schema": {"type": "string"}}}},
         "responses": {
             "202": {
-                "description": "The sensor gets it.",
+                "description": "The message was accepted.",
                 "content": {"application/json": {"schema": answer}},
             },
             **refusals,

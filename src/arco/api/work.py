@@ -1,7 +1,7 @@
 """Routes for workers that have no access to the store: claims, heartbeats, reports.
 
-All of them need `workers.work` in the whole workspace. A worker's name has that of its key after
-it: nobody can speak for a worker of another key. See `arco.app.remote_work`.
+All of them need `workers.work` in the whole workspace. A worker's name ends with that of its key,
+so that a worker cannot act for one of another key. See `arco.app.remote_work`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from arco.transport.work_messages import (
 PERMISSION: Final = Permission.WORKERS_WORK
 FIRST_LOOK_S: Final = 0.1
 LONGEST_LOOK_S: Final = 1.0
-"""How long a request that waits for tasks waits between two looks at the queue."""
+"""Pause between two reads of the queue while a request waits for tasks."""
 REPORT_BYTES: Final = 16 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -60,7 +60,7 @@ class WorkerCall:
     worker: str
 
     async def have_done(self, act: Callable[[RemoteWork], T]) -> T:
-        """In a thread: also the first look at the keys of the workspace is one at the store."""
+        """In a thread: also the first read of the workspace's keys reads the store."""
         return await self.server.in_thread(lambda: act(self.served.work), self.served)
 
 
@@ -113,7 +113,7 @@ async def worker_settings(call: WorkerCall, body: None) -> WorkSettings:
 async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
     """Claim tasks of the queue for a worker; wait for some if there are none.
 
-    Sent again with the same `token`, it gives the same tasks.
+    Repeating it with the same `token` returns the same tasks.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + body.wait_s
@@ -135,7 +135,7 @@ async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
             if leaving.done() or draining.done():
                 break
             pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
-        if tasks and leaving.done():  # nobody is there to work on them
+        if tasks and leaving.done():  # the worker has disconnected
             claims = [task.claim for task in tasks]
             await call.have_done(lambda work: work.release(call.worker, call.caller, claims))
             tasks = []
@@ -152,7 +152,7 @@ async def _left(request: Request[Any, Any, Any]) -> None:
 
 
 async def send_heartbeat(call: WorkerCall, body: HeartbeatRequest) -> HeartbeatAnswer:
-    """Keep a worker's claims and its liveness record; learn which runs are cancelled."""
+    """Renew the claims and the liveness record of a worker; return cancelled runs."""
     return await call.have_done(lambda work: work.heartbeat(call.worker, call.caller, body))
 
 
@@ -170,7 +170,7 @@ async def acknowledge_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
 
 
 async def release_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
-    """Give claims back: other workers may have the tasks at once."""
+    """Release claims: other workers may claim the tasks at once."""
     await call.have_done(lambda work: work.release(call.worker, call.caller, body.claims))
     return WorkDone()
 

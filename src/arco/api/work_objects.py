@@ -1,8 +1,8 @@
 """Objects for workers that have no access to the store: each as far as a token allows.
 
 A slot shows its task token; a supervisor its API key, and for the log of an attempt the claim token
-besides (`Arco-Claim`). `arco.transport.work_grants` says what each reaches. What a cloud can hand
-out by itself goes by URLs of that cloud; everything else passes through the server, in parts.
+besides (`Arco-Claim`). `arco.transport.work_grants` defines what each may access. Objects in a
+cloud are accessed by URLs of that cloud; everything else passes through the server, in parts.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Objects:
         access = await self.access(request, "new_versions", "/work/versions")
         cursor = parse(VersionsParameters, {}, request.scope["query_string"]).cursor
         if access.grant is None or not access.grant.sensor_id:
-            raise Denied("versions are for evaluations of sensors", hint="show its task token")
+            raise Denied("only a sensor may read new versions", hint="send its task token")
         served, sensor_id = access.served, access.grant.sensor_id
         new = await self._server.in_thread(
             lambda: served.work.new_versions(sensor_id, cursor), served
@@ -157,7 +157,7 @@ class Objects:
     # -- reading -------------------------------------------------------------------------
 
     async def get_object(self, request: Request[Any, Any, Any]) -> RawResponse:
-        """Read an object, or a range of it. A cloud's is answered with a redirect to the cloud."""
+        """Read an object, or a range of it. With a cloud store, the response is a redirect."""
         access = await self.access(request, "get_object", "/work/objects/{path}")
         path, store = raw_path(request), access.store
         if not access.rules.may_read(path):
@@ -189,7 +189,7 @@ class Objects:
             yield await self._server.in_thread(read, access.served)
 
     async def object_metadata(self, request: Request[Any, Any, Any]) -> RawResponse:
-        """The size and the time of an object."""
+        """Return the size and the time of an object."""
         access = await self.access(request, "object_metadata", "/work/metadata/{path}")
         path = raw_path(request)
         if not access.rules.may_read(path):
@@ -200,13 +200,13 @@ class Objects:
     async def list_objects(self, request: Request[Any, Any, Any]) -> RawResponse:
         """List the objects of a folder, in pages."""
         access = await self.access(request, "list_objects", "/work/objects")
-        given = parse(ObjectParameters, {}, request.scope["query_string"])
-        if not access.rules.may_list(given.prefix):
-            raise access.refuse("list", given.prefix)
+        parameters = parse(ObjectParameters, {}, request.scope["query_string"])
+        if not access.rules.may_list(parameters.prefix):
+            raise access.refuse("list", parameters.prefix)
 
         def listed() -> list[ObjectMeta]:
-            after = given.start_after or None
-            return list(islice(access.store.list(given.prefix, after), PAGE + 1))
+            after = parameters.start_after or None
+            return list(islice(access.store.list(parameters.prefix, after), PAGE + 1))
 
         metas = await self._server.in_thread(listed, access.served)
         items = [ListedObject(*meta) for meta in metas[:PAGE]]
@@ -242,7 +242,7 @@ class Objects:
     async def _pass_through(
         self, request: Request[Any, Any, Any], store: Store, path: str, length: int | None
     ) -> None:
-        """Write what comes in, without having all of it: visible whole, or not at all."""
+        """Write a body in parts, without holding all of it in memory. It is visible at the end."""
         passing: queue.Queue[Any] = queue.Queue(maxsize=4)
         loop = asyncio.get_running_loop()
 
@@ -279,7 +279,7 @@ class Objects:
         return Response(b"", status_code=204)
 
     async def begin_upload(self, request: Request[Any, Any, Any]) -> RawResponse:
-        """Where to put a large object of the task's own output: a URL of the cloud, or here."""
+        """Return the URL for uploading a large object of the task's own output."""
         access = await self.access(request, "begin_upload", "/work/uploads/{path}")
         path, store = raw_path(request), access.store
         if not access.rules.is_own(path):
@@ -335,7 +335,7 @@ def _exists(store: Store, path: str) -> bool:
 
 def _signed(store: Store, path: str) -> str:
     """A URL of the cloud; empty where it cannot make one."""
-    store.head(path)  # a redirect to what is not there would be answered in another way
+    store.head(path)  # a redirect to a missing object would have another answer
     try:
         return store.sign(path, SIGNED_FOR)
     except Error:  # it may lack a key to sign with: the bytes go through the server
@@ -365,7 +365,7 @@ async def _received(request: Request[Any, Any, Any], timeout_s: float) -> AsyncI
 
 
 async def _handed(passing: queue.Queue[Any], part: Any, writing: asyncio.Future[None]) -> None:
-    """Hand over a part; drop it if nobody takes it any more."""
+    """Pass a part on; drop it if the reader has ended."""
     while not writing.done():
         try:
             passing.put_nowait(part)

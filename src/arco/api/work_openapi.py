@@ -22,10 +22,10 @@ WORK_TYPES: Final = (
     *[route.body for route in WORK_ROUTES if route.body is not None],
 )
 _OCTETS: Final = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-_DONE: Final[Json] = {"204": {"description": "It was done."}}
+_DONE: Final[Json] = {"204": {"description": "The command was applied."}}
 _READ: Final[Json] = {
     "200": {"description": "The object.", "content": _OCTETS},
-    "206": {"description": "The part that `Range` asks for.", "content": _OCTETS},
+    "206": {"description": "The range given by `Range`.", "content": _OCTETS},
     "307": {"description": "The object is at `Location`, which needs no token."},
 }
 
@@ -85,7 +85,7 @@ def work_paths(
         "name": "cursor",
         "in": "query",
         "required": False,
-        "description": "Empty at the first look, which says from where on versions are new.",
+        "description": "Empty at first; the response has the position to start from.",
         "schema": {"type": "string", "maxLength": 20, "pattern": "^[0-9]*$"},
     }
     paths["/work/versions"] = {

@@ -1,4 +1,4 @@
-"""Builds everything once: a workspace, for those who read, command, maintain and run it."""
+"""Builds a workspace with its parts: reading, commands, upkeep and runtime."""
 
 from __future__ import annotations
 

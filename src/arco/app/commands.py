@@ -40,7 +40,7 @@ class Commands:
         caller: Caller | None = None,
         idempotency_key: str = "",
     ) -> None:
-        """Those of one caller; None: of whoever has the credentials of the store.
+        """The commands of one caller; None: of the user of the store's credentials.
 
         `idempotency_key` is for commands of one request: its first one has it.
         """

@@ -1,4 +1,4 @@
-"""Whether this machine and its store can run a workspace: what `servo doctor` looks at.
+"""Checks whether this machine and its store can run a workspace, for `servo doctor`.
 
 Every check is independent of the others where it can be: a store that cannot be reached does
 not hide a Java that is missing.
@@ -39,7 +39,7 @@ LEAST_MEMORY: Final = 2 * GIB
 LEAST_DISK: Final = 5 * GIB
 FULL_DISK: Final = GIB // 4
 CLOSE: Final = timedelta(seconds=30)
-"""A difference of clocks that nothing notices."""
+"""A difference of clocks without an effect."""
 
 
 class HealthCheck(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """New projects: folders that are copied from the examples, which the wheel carries.
 
 A template is a folder of `examples` in a checkout, and of `arco/templates` where the wheel is
-installed. Each has what is special about it; what every project needs is written here.
+installed. Each has its own files; those that every project needs are written here.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Reading:
         return SqlEngine(self._tables, limits, process)
 
     def diff(self, before: At, after: At | None = None) -> list[RowDiff]:
-        """What changed in the domains' tables between two generations, without what repeats it."""
+        """The changes of the domains' tables between two generations, without derived tables."""
         repeating = (AUDIT, AUDIT_HEAD)
         tables = [
             table

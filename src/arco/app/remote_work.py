@@ -1,13 +1,13 @@
 """The server's side of workers that have no access to the store.
 
 It does for them what a worker with access does itself: claims messages in their names, verifies
-envelopes, keeps claims and liveness records, appends reports. It has no state that matters: what it
-remembers of a worker (its queue, its last answer) can be made again, by any server of the store.
+envelopes, renews claims and liveness records, appends reports. Its state (a worker's queue and last
+answer) can be created again by any server of the store.
 
 - Claims are objects in the queue, with the worker's name. A token that the worker is given names
   one; with it any server goes on with the claim.
 - A claim whose answer was lost is given again to a request with the same token. If the server was
-  lost with it, the claim ends by itself.
+  lost with it, the claim expires.
 - A report is a batch with a name of the worker's choice: the log takes it once.
 - A report counts only for an attempt, an asset and a partition that the worker was given.
 """
@@ -72,15 +72,15 @@ log = logging.getLogger(__name__)
 WorkerFact = TaskStarted | TaskFinished | SensorEvaluated | SecretRead
 """What a worker may report."""
 CHECKED_S: Final = 5.0
-"""How long a claim that counted is taken to count."""
+"""How long the result of a check of a claim is cached."""
 RENEWED_CLAIMS: Final = 10
-"""A task token ends when its claim was not renewed for so many times its life."""
+"""A task token ends when its claim was not renewed for this many times its duration."""
 KEPT_WORKERS: Final = 1_000
 KEPT_RULES: Final = 1_000
 
 
 class _Session:
-    """What a server remembers of one worker."""
+    """A server's state of one worker."""
 
     def __init__(self, queue: ObjectStoreQueue, clock: Clock) -> None:
         self.queue = queue
@@ -91,13 +91,13 @@ class _Session:
         self.waits_until = float("-inf")
 
     def admission(self, request: ClaimRequest) -> Capacity:
-        """Room as the worker says; what waited for room before has waited."""
+        """The capacity that the worker reports; waiting times of messages are kept."""
         capacity = self.capacity
         if (capacity.slots, capacity.memory_mib) != (request.slots, request.memory_mib):
             self.capacity = capacity = Capacity(
                 request.slots, self.clock, memory_mib=request.memory_mib
             )
-        capacity.taken = Reserved(
+        capacity.reserved = Reserved(
             max(0, request.slots - request.free_slots),
             max(0, request.memory_mib - request.free_memory_mib),
         )
@@ -141,7 +141,7 @@ class RemoteWork:
     # -- claims --------------------------------------------------------------------------
 
     def claim(self, worker: str, caller: str, request: ClaimRequest) -> list[ClaimedTask]:
-        """Claim what there is now, for a worker. It waits for nothing."""
+        """Claim messages that exist now, for a worker. Does not wait."""
         session = self._session(worker)
         with session.lock:
             token, tasks = session.answered
@@ -163,7 +163,7 @@ class RemoteWork:
     def _claimed(
         self, session: _Session, worker: str, caller: str, delivery: Delivery
     ) -> ClaimedTask | None:
-        """What the worker is given; None for a message that is not for anybody."""
+        """The task for the worker; None for a message that no worker can run."""
         queue, message = session.queue, delivery.message
         try:
             request = self._opened(message.body)
@@ -221,26 +221,26 @@ class RemoteWork:
         return self._staleness.is_over(request)
 
     def done(self, worker: str, caller: str, claims: Sequence[str]) -> None:
-        """They were dealt with: their results are in the log."""
+        """Acknowledge tasks: their results are in the log."""
         deliveries = [grant.delivery for grant in self._held(worker, caller, claims)]
         self._session(worker).queue.done(deliveries)
 
     def release(self, worker: str, caller: str, claims: Sequence[str]) -> None:
-        """Let other workers have them, at once."""
+        """Release claims, so that other workers get the tasks at once."""
         session = self._session(worker)
         claimed = []
         for grant in self._held(worker, caller, claims):
-            # A release puts the claim: of one that has ended it would bring it back.
+            # A release puts the claim: it would create an ended one again.
             with contextlib.suppress(NotFound):
                 renewed_at(self._core.store, grant.delivery)
                 claimed.append(grant.delivery)
         session.queue.release(claimed)
 
     def heartbeat(self, worker: str, caller: str, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Keep what the worker has: its claims, and that it is alive."""
+        """Renew the worker's claims and its liveness record."""
         held = []
         for token in request.claims:
-            # One that does not count is no reason to let the others end.
+            # An invalid one must not end the others.
             with contextlib.suppress(Denied):
                 held.append(self.claim_grant(worker, caller, token))
         if request.renew:
@@ -250,7 +250,7 @@ class RemoteWork:
             queue.renew([grant.delivery for grant in held])
         if request.record is not None:
             attempts = {grant.attempt_id for grant in held}
-            # What it was not given, it cannot keep alive.
+            # It cannot renew what it was not given.
             own = {id: each for id, each in request.record.attempts.items() if id in attempts}
             record = msgspec.structs.replace(request.record, worker_id=worker, attempts=own)
             beat(self._core.store, record)
@@ -264,7 +264,7 @@ class RemoteWork:
         return [self.claim_grant(worker, caller, token) for token in tokens]
 
     def claim_grant(self, worker: str, caller: str, token: str) -> WorkGrant:
-        """What a claim token says, if it was given to this worker. Raises Denied."""
+        """The grant of a claim token of this worker. Raises Denied."""
         grant = self._grants.read(token, "claim", self._core.clock.now())
         if (grant.tenant, grant.workspace) != (self._tenant, self._workspace):
             raise Denied("this claim belongs to another workspace")
@@ -336,7 +336,7 @@ class RemoteWork:
     # -- objects -------------------------------------------------------------------------
 
     def new_versions(self, sensor_id: str, cursor: str) -> NewVersions:
-        """What a sensor of an asset of this workspace waits for, after its cursor."""
+        """The new versions for a sensor of an asset of this workspace, after its cursor."""
         snapshot = self._core.snapshot()
         row = snapshot.get(SENSORS, sensor_id)
         if row is None:
@@ -350,7 +350,7 @@ class RemoteWork:
         return self._grants.is_task_token(token)
 
     def task_grant(self, token: str) -> WorkGrant:
-        """What a task token says. Raises Denied."""
+        """The grant of a task token. Raises Denied."""
         grant = self._grants.read(token, "task", self._core.clock.now())
         if (grant.tenant, grant.workspace) != (self._tenant, self._workspace):
             raise Unauthenticated("this token belongs to another workspace")

@@ -112,7 +112,7 @@ class Runtime:
                 raise SparkUnavailable(message, hint=error.hint, permanent=True) from None
 
     def reports(self, timing: Timing | None = None) -> Reports:
-        """What is urgent among them wakes the orchestrator of this process."""
+        """Urgent ones wake the orchestrator of this process."""
         return Reports(
             self._writer.ledger,
             self._core.clock,
@@ -222,7 +222,7 @@ class Runtime:
             capacity=Capacity(slots, core.clock, memory_mib=memory_mib, alone=in_memory),
             timing=timing,
             is_stale=staleness.is_stale,
-            # Nobody but this process can put a message into a queue in memory.
+            # Only this process can put messages into a queue in memory.
             is_over=_never if in_memory else staleness.is_over,
             cancelled=Cancellations(core.store, core.snapshot).among,
             drain_s=drain_s,

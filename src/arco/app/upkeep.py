@@ -58,7 +58,7 @@ class Upkeep:
     def check_data(
         self, depth: Depth, *, record: bool = False, progress: Progress = silent
     ) -> DataReport:
-        """Whether the files of current versions are there and whole; `record` tells plans."""
+        """Whether the files of current versions exist and are intact; `record` appends damages."""
         report = check_data(self._core.store, self._core.snapshot(), depth, progress)
         if record:
             for asset_id, versions in report.damaged.items():
@@ -78,14 +78,14 @@ class Upkeep:
         return report
 
     def collect_data(
-        self, kept: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self, keep: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
     ) -> DataGcReport:
-        """Give up versions, and delete the files that nobody can read any more."""
+        """Expire versions, and delete files that cannot be read any more."""
         if not dry_run:
-            self._writer.drain()  # so that no run waits in the inbox that nobody sees
+            self._writer.drain()  # so that no run is still in the inbox
         runs = runs_of(self._library)
         collector = DataCollector(self._core, self.pins, runs, self._execution.expire)
-        report = collector.collect(kept, dry_run=dry_run, progress=progress)
+        report = collector.collect(keep, dry_run=dry_run, progress=progress)
         self._sweep(dry_run=dry_run)
         return report
 

@@ -75,7 +75,7 @@ class Workspace:
     ) -> None:
         """`store` is already scoped.
 
-        Everything that decides by time, chance or new ids is given its source here.
+        All sources of time, randomness and new ids are passed here.
         """
         self.store = store
         self.tenant = tenant
@@ -144,7 +144,7 @@ class Workspace:
         return cls(ScopedStore(store, tenant, name), tenant, name, clock=clock, **settings)
 
     def of_all_namespaces(self, what: str) -> Self:
-        """Itself, for what is of no namespace. Raises Denied for who sees some of them alone."""
+        """Itself, for what has no namespace. Raises Denied for callers that see only some."""
         return self
 
     def open_library(self, store: Store) -> Library:

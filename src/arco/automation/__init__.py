@@ -1,1 +1,1 @@
-"""Who asks for runs when nobody does: schedules."""
+"""Automatic requests for runs: schedules, sensors, backfills, freshness, automation of assets."""

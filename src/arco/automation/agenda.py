@@ -1,14 +1,13 @@
-"""The agenda: what is due next, in memory, for controllers to look at.
+"""The agenda: what is due next, in memory, for controllers.
 
-It holds the active schedules, each with its next tick, the active sensors (`sensor_agenda.py`),
-the requests for runs that are not planned yet, the backfills that are not over, and when data stops
-being fresh. Like the board it is brought from one generation to the next by the rows that changed:
-what it costs follows that, and what is due, not how many schedules and sensors there are.
+It holds the active schedules, each with its next tick, the active sensors (`sensor_agenda.py`), the
+requests for runs that are not planned yet, the backfills that are not over, and when data stops
+being fresh. Like the board it is advanced from one generation to the next by the rows that changed:
+its cost depends on these, and on what is due, not on the number of schedules and sensors.
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,6 +16,7 @@ from typing import TypeVar
 from arco.automation.asset_watch import AssetWatch
 from arco.automation.changed_rows import TableRows
 from arco.automation.controllers.backfill_chunks import is_over
+from arco.automation.due_times import DueTimes
 from arco.automation.freshness_agenda import FreshnessAgenda
 from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_POLICIES, FRESHNESS_REQUESTS
 from arco.automation.sensor_agenda import SensorAgenda
@@ -52,12 +52,10 @@ class Agenda:
         """All of them, also those that are paused or were removed: their requests may wait."""
         self.requests: dict[str, RunRequestRow] = {}
         """Those that are pending."""
-        self._next: dict[str, datetime] = {}
-        self._heap: list[tuple[datetime, str]] = []
-        """Next ticks. An entry that differs from `_next` is of before, and does not count."""
+        self._ticks = DueTimes()
         self._due: dict[str, ScheduleRow] = {}
         self.backfills: dict[str, BackfillRow] = {}
-        """Those that ask for chunks or are paused, and those with runs that have not ended."""
+        """Those that request chunks or are paused, and those with active runs."""
         self.progress: dict[str, BackfillProgressRow] = {}
         """Of the same."""
         self.sensors = SensorAgenda()
@@ -69,14 +67,14 @@ class Agenda:
     # -- moving to another generation ----------------------------------------------------
 
     def load(self, snapshot: Snapshot) -> None:
-        """Start anew from a snapshot."""
+        """Load everything from a snapshot."""
         self._clear()
         self._take(snapshot.hot)
         self.assets.load(snapshot)
         self.freshness.changed.clear()  # it has all rows
 
     def advance(self, snapshot: Snapshot, position: int) -> None:
-        """Go on to a newer snapshot by what changed after a position."""
+        """Advance to a newer snapshot by the rows that changed after a position."""
 
         def changed(table: Table[R]) -> Iterable[R]:
             return (row for _, row in snapshot.since(table, position))
@@ -86,7 +84,7 @@ class Agenda:
         self.assets.take(changed)
 
     def apply(self, changes: Changes) -> None:
-        """Go on by one commit of this process."""
+        """Advance by one commit of this process."""
 
         def changed(table: Table[R]) -> Iterable[R]:
             return (row for _, row in changes.get(table, {}).values() if row is not None)
@@ -126,7 +124,7 @@ class Agenda:
     def _put_schedule(self, row: ScheduleRow) -> None:
         key = row.schedule_id
         self._due.pop(key, None)
-        self._next.pop(key, None)
+        self._ticks.put(key, None)
         self.schedules[key] = row
         if row.state != ScheduleState.ACTIVE:
             return
@@ -136,24 +134,15 @@ class Agenda:
             log.exception("schedule %s cannot be evaluated here", key)
             return
         if tick is not None:
-            self._next[key] = tick.at
-            heapq.heappush(self._heap, (tick.at, key))
+            self._ticks.put(key, tick.at)
 
     # -- what is due ---------------------------------------------------------------------
 
     def due(self, now: datetime) -> list[ScheduleRow]:
-        """Schedules with ticks up to now that nobody has recorded yet."""
-        while (at := self.next_tick()) is not None and at <= now:
-            _, key = heapq.heappop(self._heap)
-            del self._next[key]
-            self._due[key] = self.schedules[key]
+        """Schedules with ticks up to now that are not recorded yet."""
+        self._due |= {key: self.schedules[key] for key in self._ticks.pop(now)}
         return list(self._due.values())
 
     def next_tick(self) -> datetime | None:
         """When the next tick is due that is not due yet."""
-        while self._heap:
-            at, key = self._heap[0]
-            if self._next.get(key) == at:
-                return at
-            heapq.heappop(self._heap)
-        return None
+        return self._ticks.first()

@@ -30,7 +30,7 @@ from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 
 MOST = 1_000
-"""So many partitions are explained at once."""
+"""Maximum of partitions that are explained together."""
 
 
 class ExplainedPartition(Struct, frozen=True):
@@ -44,7 +44,7 @@ class ExplainedPartition(Struct, frozen=True):
 class ExplainedAsset(Struct, frozen=True):
     automation: AutomationRow
     next_tick: datetime | None
-    """Of `on_cron`: what would run does so then."""
+    """Of `on_cron`: when partitions would run."""
     partitions: list[ExplainedPartition]
 
 
@@ -57,12 +57,12 @@ class AssetAutomationCommands:
         self._actor = actor
 
     def pause(self, asset: str, *, reason: str = "") -> Acknowledged:
-        """Nothing of it runs by itself until it is resumed, whatever is deployed."""
+        """Pause it until it is resumed. Deployments do not resume it."""
         key = self._row(asset).asset_key
         return self._tier1.execute(AutomationPaused(asset=key, reason=reason), actor=self._actor)
 
     def resume(self, asset: str, *, catchup: ResumeCatchup = "none") -> Acknowledged:
-        """Let it run again; `catchup` is about what was replaced during the pause."""
+        """Resume it; `catchup`: whether versions that were replaced during the pause count."""
         event = AutomationResumed(asset=self._row(asset).asset_key, catchup=catchup)
         return self._tier1.execute(event, actor=self._actor)
 
@@ -136,7 +136,7 @@ def _failures(
 
 
 def _retried(board: Board, asset_id: str, partition: str) -> tuple[str, ...]:
-    """That attempts of an active run failed, and that it tries again."""
+    """A note that attempts of an active run failed and are retried."""
     runs = board.making.get(asset_id, {}).get(partition, {})
     tasks = [board.tasks.get(run_id, {}).get(task_id) for run_id, task_id in sorted(runs.items())]
     return tuple([text for task in tasks if task is not None and (text := _attempts(task))])

@@ -5,7 +5,7 @@
 | commands | AutomationPaused, AutomationResumed | people |
 | controller facts | AutomationAdvanced | orchestrators |
 
-That it is declared, differs or has left is said by deployments, as derived facts.
+Declarations, changes and removals are derived facts of deployments.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class AutomationResumed(Payload, frozen=True, kw_only=True):
     COMMAND: ClassVar[bool] = True
     asset: str
     catchup: ResumeCatchup = "none"
-    """Whether what was replaced during the pause counts."""
+    """Whether versions that were replaced during the pause count."""
 
 
 class AutomationRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Partitions to make, the same of each of these assets."""
+    """Partitions to run, the same of each of these assets."""
 
     assets: tuple[str, ...]
     partitions: tuple[str, ...] = ()
@@ -45,17 +45,17 @@ class AutomationRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HeldPartition(Struct, frozen=True, order=True):
-    """A partition that waits for what partitions of all times read alike."""
+    """A partition that waits for an input that does not depend on its time."""
 
     asset: str
     partition: str
 
 
 class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """What changed in the log was looked through: these partitions are to be made.
+    """The changes of the log were evaluated: these partitions are to run.
 
-    The fold takes it if so many decisions were taken before, and leaves out assets whose
-    automation is not active then. Of a proposal in several events it takes one after the other.
+    The fold accepts it if `step` is the number of decisions before it, and leaves out assets whose
+    automation is not active. The events of one proposal are accepted in order.
     """
 
     TYPE: ClassVar[str] = "automation.automation_advanced"
@@ -67,20 +67,20 @@ class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True)
     before it."""
     step: int
     position: int
-    """Changes up to this position have been dealt with."""
+    """Changes up to this position have been evaluated."""
     until: datetime
     """Likewise periods that were over by then."""
     requests: tuple[AutomationRequest, ...] = ()
     ticked: tuple[str, ...] = ()
     """Assets by `on_cron` with a tick up to `until` that this deals with."""
     ticked_position: int = 0
-    """What changed up to there belongs to those ticks."""
+    """Changes up to there belong to those ticks."""
     has_more: bool = False
-    """Not all was looked at, or asked for, yet: the cursor stays."""
+    """Not everything was evaluated or requested yet: the cursor stays."""
     held: tuple[HeldPartition, ...] = ()
-    """What waits, and no later change leads to: it is kept, so that the cursor can move on."""
+    """Partitions that wait and that no later change leads to: stored, so that the cursor moves."""
     released: tuple[HeldPartition, ...] = ()
-    """What was kept, and waits no more."""
+    """Stored partitions that do not wait any more."""
 
     @property
     def lowest_version(self) -> int:

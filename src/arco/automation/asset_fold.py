@@ -1,9 +1,9 @@
 """The fold of the automation of assets: one key for all of it.
 
-Orchestrators look through what changed, and propose what to make. A proposal names how many were
-taken before it; of several that name the same number the first one counts, and the events of one
-proposal count one after the other. So each change is dealt with once, whoever sees it, and a
-partition that one proposal asks for is seen by the next.
+Orchestrators evaluate what changed, and propose partitions to run. A proposal has the number of
+decisions before it; of several with the same number the first one counts, and the events of one
+proposal count in order. So each change is handled once, and a proposal sees what the one before it
+requested.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ replace = msgspec.structs.replace
 MATERIALIZATION = "materialization"
 """The kind of these requests."""
 AHEAD = timedelta(minutes=5)
-"""So far the clock of an orchestrator may be ahead of the store's."""
+"""How far the clock of an orchestrator may be ahead of the store's."""
 
 
-def request_of(asked: AutomationRequest) -> PlanRequest:
-    return PlanRequest(selection=asked.assets, partitions=asked.partitions)
+def request_of(request: AutomationRequest) -> PlanRequest:
+    return PlanRequest(selection=request.assets, partitions=request.partitions)
 
 
 def _declare(rows: Rows, fact: Fact, e: AutomationDeclared) -> Iterator[Change]:
@@ -149,7 +149,7 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
     if e.part and e.proposal != cursor.proposal:
         return  # another one came in between
     if max(e.position, e.ticked_position) > fact.position or e.until > fact.received_at + AHEAD:
-        return  # nobody can have looked at that
+        return  # this cannot have been evaluated yet
     cursor = replace(cursor, step=e.step + 1, proposal=e.proposal)
     if not e.has_more:
         cursor = replace(cursor, position=e.position, until=max(cursor.until, e.until))
@@ -164,10 +164,10 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
         if row is not None:
             ticked = max(row.ticked_at, e.until)
             changed[key] = replace(row, ticked_at=ticked, ticked_position=e.ticked_position)
-    for number, asked in enumerate(e.requests):
+    for number, request in enumerate(e.requests):
         active: list[str] = []
         request_key = f"{MATERIALIZATION}:{e.step}.{number}"
-        for key in asked.assets:
+        for key in request.assets:
             row = changed.get(key) or rows.get(AUTOMATIONS, SCOPE, key)
             if row is not None and row.is_active:
                 active.append(key)
@@ -175,21 +175,23 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
                     row,
                     requested_at=fact.received_at,
                     request_key=request_key,
-                    cause=asked.cause,
+                    cause=request.cause,
                 )
         if active:
-            yield Emit(_asked(request_key, replace(asked, assets=tuple(active)), e))
+            yield Emit(_run_asked(request_key, replace(request, assets=tuple(active)), e))
     for row in changed.values():
         yield Put(AUTOMATIONS, row)
 
 
-def _asked(request_key: str, asked: AutomationRequest, e: AutomationAdvanced) -> RunAsked:
-    request = request_of(asked)
+def _run_asked(
+    request_key: str, automation_request: AutomationRequest, e: AutomationAdvanced
+) -> RunAsked:
+    request = request_of(automation_request)
     return RunAsked(
         request_key=request_key,
         fingerprint=request_fingerprint(request),
         kind=MATERIALIZATION,
-        reference=asked.cause,
+        reference=automation_request.cause,
         until=e.until,
         **packed_request(request),
     )

@@ -1,7 +1,7 @@
-"""Who reads whom, as far as automation needs it: from a new version to the partitions that read it.
+"""The graph of assets for automation: from a new version to the partitions that read it.
 
-Made once for each set of deployments. What one new version costs follows the assets that read it,
-and not how many there are.
+Made once for each set of deployments. The cost of a new version depends on the assets that read it,
+not on the number of assets.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _ranks(assets: Sequence[Asset]) -> dict[str, int]:
 
 
 def _axes(space: Space, *, newest: bool = False) -> list[list[Value]]:
-    """The keys of each dimension; of time dimensions only the newest, if that is asked for."""
+    """The keys of each dimension; of time dimensions only the newest, if requested."""
     axes: list[list[Value]] = []
     for keys in space.dimensions:
         numbers = keys.every_key()
@@ -109,7 +109,7 @@ def _axes(space: Space, *, newest: bool = False) -> list[list[Value]]:
 
 
 class Periods:
-    """The graph with the partitions that there are at one time."""
+    """The graph with the partitions that exist at one time."""
 
     def __init__(
         self,
@@ -119,8 +119,7 @@ class Periods:
         existing: Callable[[str], Iterable[str]] = lambda key: (),
         tried: Callable[[str], Iterable[str]] = lambda key: (),
     ) -> None:
-        """`existing` gives the partitions of an asset that have been made, `tried` those that
-        somebody has tried to make."""
+        """`existing` returns the partitions with a version, `tried` those with an attempt."""
         self.graph = graph
         self._existing = existing
         self._tried = tried
@@ -151,11 +150,13 @@ class Periods:
         return self._resolvers[key]
 
     def pinned_partitions(
-        self, node: AutomatedPartition, each: Input, there: Iterable[str]
+        self, node: AutomatedPartition, input: Input, partitions: Iterable[str]
     ) -> list[str]:
         """The partitions that an input which names versions reads, if it has those."""
-        own, space = self.space(node.asset), self.space(each.asset)
-        resolver = Resolver(node.asset, each, own, space, lambda: self._points(each.asset, there))
+        own, space = self.space(node.asset), self.space(input.asset)
+        resolver = Resolver(
+            node.asset, input, own, space, lambda: self._points(input.asset, partitions)
+        )
         return [space.text(point) for point in resolver.resolve(resolver.relevant(node.point))]
 
     def _points(self, key: str, texts: Iterable[str]) -> list[Point]:
@@ -163,7 +164,7 @@ class Periods:
         return [point for point in points if point is not None]
 
     def is_alike(self, read: Read) -> bool:
-        """Whether partitions of all times read the same of an input."""
+        """Whether partitions of all times read the same versions of an input."""
         dimensions = self.space(read.reader).dimensions
         return any(isinstance(dimensions[at], Calendar) for at in self.resolver(read).free)
 
@@ -218,7 +219,7 @@ class Periods:
     def readers_of(self, key: str, partition: str) -> Iterator[AutomatedPartition]:
         """The partitions with automation that may read a partition of an asset.
 
-        Where an asset's partitions of all times read it alike, those that were ever tried.
+        If partitions of all times read the same, those with an attempt.
         """
         point = self.space(key).point(partition)
         if point is None:
@@ -226,7 +227,7 @@ class Periods:
         for read in self.graph.readers.get(key, ()):
             try:
                 yield from self._reading(read, point)
-            except Invalid:  # the planner refuses it too, and says why
+            except Invalid:  # the planner refuses it too, with the reason
                 continue
 
     def _reading(self, read: Read, point: Point) -> Iterator[AutomatedPartition]:

@@ -1,8 +1,8 @@
-"""Partitions that wait for what partitions of all times read alike: no change leads to them.
+"""Partitions that wait for an input that does not depend on their time: no change leads to them.
 
-They are rows, so that the cursor of automation can go on: a proposal that moves it stores what is
-held by then, and removes what is not held any more. What is not stored yet keeps the cursor at the
-position from which on a process that starts finds it again.
+They are rows, so that the cursor of automation can move: a proposal that moves it stores the
+partitions that are held, and removes others. While some are not stored, the cursor stays at the
+position from which a new process finds them again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
 from arco.automation.asset_tables import AutomationHoldRow
 
 STORED_AT_ONCE: Final = 1_000
-"""So many are stored, or removed, with one proposal."""
+"""Maximum that one proposal stores or removes."""
 
 
 class HoldChange(NamedTuple):
-    """What a proposal says of held partitions."""
+    """The changes of held partitions in a proposal."""
 
     held: tuple[HeldPartition, ...]
     released: tuple[HeldPartition, ...]
@@ -31,13 +31,13 @@ class HeldPartitions:
     def __init__(self) -> None:
         self._by_asset: dict[str, dict[AutomatedPartition, int]] = {}
         self._stored: dict[HeldPartition, AutomatedPartition | None] = {}
-        """What has a row; None until it was looked at by this process."""
+        """Partitions with a row; None until this process has evaluated them."""
 
     def of(self, asset: str) -> Iterable[AutomatedPartition]:
         return self._by_asset.get(asset, ())
 
     def add(self, node: AutomatedPartition, position: int) -> None:
-        """What is held already stays at its position."""
+        """A partition that is held already stays at its position."""
         self._by_asset.setdefault(node.asset, {}).setdefault(node, position)
 
     def discard(self, node: AutomatedPartition) -> None:
@@ -63,7 +63,7 @@ class HeldPartitions:
             self._stored.pop(row, None)
 
     def recover(self, periods: Periods, position: int) -> None:
-        """Hold what has a row and was not looked at by this process."""
+        """Hold partitions with a row that this process has not evaluated."""
         for row in [row for row, node in self._stored.items() if node is None]:
             if row.asset not in periods.graph.automated:
                 continue
@@ -73,7 +73,7 @@ class HeldPartitions:
                 self.add(node, position)
 
     def change(self, periods: Periods, position: int) -> HoldChange:
-        """What a proposal at a position has to say."""
+        """The changes for a proposal at a position."""
         current: dict[HeldPartition, int] = {}
         for asset, nodes in self._by_asset.items():
             space = periods.space(asset) if nodes else None
@@ -81,10 +81,10 @@ class HeldPartitions:
                 assert space is not None
                 current[HeldPartition(asset, space.text(node.point))] = at
         new = sorted(current.keys() - self._stored.keys(), key=lambda each: current[each])
-        gone = sorted(self._stored.keys() - current.keys())
+        removed = sorted(self._stored.keys() - current.keys())
         left = new[STORED_AT_ONCE:]
         return HoldChange(
             tuple(new[:STORED_AT_ONCE]),
-            tuple(gone[:STORED_AT_ONCE]),
+            tuple(removed[:STORED_AT_ONCE]),
             min([position, *(current[each] for each in left[:1])]),
         )

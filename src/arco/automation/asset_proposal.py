@@ -1,4 +1,4 @@
-"""A proposal of the automation of assets that is on its way, and what becomes of it."""
+"""A pending proposal of the automation of assets, and its outcome."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from arco.automation.asset_graph import AssetGraph, AutomatedPartition
 from arco.automation.asset_tables import AutomationCursorRow
 
 REPEAT_S = 10.0
-"""A proposal that the log does not show after this is made again."""
+"""A proposal that is not in the log after this time is repeated."""
 
 
 class AssetProposal(NamedTuple):
     events: Sequence[AutomationAdvanced]
     nodes: Sequence[AutomatedPartition]
-    """What it asks for."""
+    """The partitions that it requests."""
     at: float
 
     def may_arrive(self, monotonic_s: float) -> bool:

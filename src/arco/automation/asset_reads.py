@@ -34,7 +34,7 @@ class AutomationReads:
         return AssetGraph(assets, ids)
 
     def periods(self, graph: AssetGraph, until: datetime) -> Periods:
-        """The graph with the partitions that there are at a time."""
+        """The graph with the partitions that exist at a time."""
 
         @functools.cache
         def existing(key: str) -> list[str]:
@@ -49,7 +49,7 @@ class AutomationReads:
         return Periods(graph, until, self.dynamic_keys, existing, tried)
 
     def seen_by(self, run_id: str) -> int | None:
-        """Up to which position a run's plan saw the log; None where that cannot be told."""
+        """The position of the snapshot that a run was planned from; None if unknown."""
         row = self._snapshot.get(RUNS, run_id)
         try:
             return None if row is None else self._library.plan(row.plan_id).position or None
@@ -57,14 +57,14 @@ class AutomationReads:
             return None
 
     def places_of(self, graph: AssetGraph, row: RunRequestRow, now: datetime) -> list[Place]:
-        """The partitions that a request asks for, of assets with automation."""
+        """The partitions of a request, of assets with automation."""
         request = decode_request(row.request)
         periods = Periods(graph, row.until or now, self.dynamic_keys)
         keys = [key for key in request.selection if key in graph.automated]
         try:
             spaces = {key: periods.space(key) for key in keys}
             ranges = requested(spaces, request.partitions, missing_ok=True)
-        except Invalid:  # it is refused when it is planned
+        except Invalid:  # the planner refuses it
             return []
         return [
             (graph.ids[key], spaces[key].text(point))
@@ -74,11 +74,11 @@ class AutomationReads:
 
 
 class RequestedPlaces:
-    """The partitions that pending requests of automation ask for. It is for one graph."""
+    """The partitions of pending requests of automation, for one graph."""
 
     def __init__(self) -> None:
         self._by_request: dict[str, list[Place]] = {}
-        """A request is decoded once, however often somebody looks."""
+        """Cached: a request is decoded once."""
         self._places: dict[Place, str] = {}
 
     def at(
@@ -88,7 +88,7 @@ class RequestedPlaces:
         requests: Iterable[RunRequestRow],
         now: datetime,
     ) -> Mapping[Place, str]:
-        """By place, the request that asks for it; these are all that are pending."""
+        """By place, its request; `requests` are all that are pending."""
         pending = {row.request_key: row for row in requests if row.kind == MATERIALIZATION}
         if pending.keys() != self._by_request.keys():
             old = self._by_request

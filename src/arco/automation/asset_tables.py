@@ -1,6 +1,6 @@
 """Tables of the automation of assets: one row for each asset that has it, and a cursor.
 
-All of them have one shard key: each decision looks at the cursor, and at the rows of its assets.
+All of them have one shard key: each decision reads the cursor and the rows of its assets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class AutomationState(StrEnum):
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
     REMOVED = "REMOVED"
-    """No deployment declares it now. A pause from before holds when it comes back."""
+    """No deployment declares it now. An earlier pause stays when it returns."""
 
 
 class AutomationRow(Row, frozen=True):
@@ -38,11 +38,11 @@ class AutomationRow(Row, frozen=True):
     since_at: datetime
     """The same as a time: periods that were over by then cause nothing."""
     ticked_at: datetime
-    """Of `on_cron`: ticks up to then have been dealt with."""
+    """Of `on_cron`: ticks up to then have been handled."""
     ticked_position: int
     """Of `on_cron`: the last tick took what was replaced up to there."""
     requested_at: datetime | None
-    """When it last request for a run."""
+    """When it last requested a run."""
     request_key: str
     cause: str
     paused_at: datetime | None
@@ -50,7 +50,7 @@ class AutomationRow(Row, frozen=True):
     pause_reason: str
     paused_position: int
     replay_from: int
-    """What was replaced after this position is looked at again: it was resumed with that."""
+    """Changes after this position are evaluated again: it was resumed with catchup."""
 
     @property
     def is_active(self) -> bool:
@@ -62,22 +62,22 @@ class AutomationRow(Row, frozen=True):
 
 
 class AutomationCursorRow(Row, frozen=True):
-    """How far the log has been looked through for what automation reacts to."""
+    """How far the log has been evaluated for automation."""
 
     scope: str
     step: int
     """How many decisions were taken. A decision counts if it names this number."""
     position: int
-    """Changes up to this position have been dealt with."""
+    """Changes up to this position have been evaluated."""
     until: datetime
-    """Periods that were over by then have been dealt with."""
+    """Periods that were over by then have been evaluated."""
     proposal: str = ""
     """The last that counted, in part or as a whole."""
 
 
 class AutomationHoldRow(Row, frozen=True):
-    """A partition that waits, and that no change leads to by itself: it is looked at whenever
-    something that its asset reads has changed."""
+    """A partition that waits, and that no change leads to: it is evaluated whenever an input of its
+    asset has changed."""
 
     scope: str
     asset_key: str

@@ -1,12 +1,12 @@
-"""What automation of assets has to look at, in memory, and what it proposes.
+"""Watches changes for the automation of assets, in memory, and proposes partitions to run.
 
-Like the agenda it follows the commits: each partition that got a version, failed, was held back or
-released, and each task that ended, may let partitions run that read it. They are looked at when
-they come, with all that changed at the same time. What was looked at without effect is forgotten:
-whatever changes that is another change.
+Like the agenda it follows the commits: each partition that got a version, failed, was held or
+released, and each task that ended, may cause runs of partitions that read it. Changes of one commit
+are evaluated together. A partition that was evaluated without effect is forgotten: only another
+change can alter that.
 
-The cursor in the log tells from where a process that starts has to look: changes since then are
-read from the files that have them. It moves with each proposal, and now and then without one.
+A new process starts from the cursor in the log: it reads changes since then from the files that
+have them. It moves with each proposal, and now and then without one.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from arco.state.table import Row, Table
 log = logging.getLogger(__name__)
 
 CHECKPOINT = 10_000
-"""After so many positions the cursor moves though nothing was asked for."""
+"""After this many positions the cursor moves even without a request."""
 BUDGET = 5_000
-"""So many partitions are looked at in one round; others are served in between."""
+"""Maximum of partitions that are evaluated in one round."""
 
 R = TypeVar("R", bound=Row)
 
@@ -60,32 +60,31 @@ class AssetWatch:
         self._graph: AssetGraph | None = None
         self.changed: set[Place] = set()
         self._earlier: set[Place] = set()
-        """Of before the cursor: only those who act at ticks have not seen them."""
+        """Changes before the cursor: only assets with `on_cron` have not seen them."""
         self._keys: set[tuple[str, str]] = set()
         """Keys that were added to sets of dynamic dimensions."""
         self._new: set[str] = set()
         """Assets whose automation was declared or resumed."""
         self._nodes: set[AutomatedPartition] = set()
-        """Partitions to look at, besides those that follow from what changed."""
+        """Partitions to evaluate, besides those that follow from changes."""
         self._at_ticks: dict[str, set[Place]] = {}
         """By asset with `on_cron`: what changed since its last tick."""
         self._ticked: dict[str, int] = {}
-        """Those of them with a tick that is not recorded yet; what changed up to this position
-        belongs to it."""
+        """Those with a tick that is not recorded yet, and the last position that belongs to it."""
         self._due = DueTimes()
         """When time alone makes an asset due."""
         self._ended: dict[str, datetime] = {}
-        """By asset: periods that were over by then have been looked at."""
+        """By asset: periods that were over by then have been evaluated."""
         self._proposal: AssetProposal | None = None
         self.held = HeldPartitions()
         self._requested = RequestedPlaces()
         self._position = 0
-        """Changes up to there have been looked at."""
+        """Changes up to there have been evaluated."""
 
     # -- moving to another generation ----------------------------------------------------
 
     def load(self, snapshot: Snapshot) -> None:
-        """Start anew from a snapshot: what changed since the cursor is to be looked at."""
+        """Load everything from a snapshot: changes since the cursor are to be evaluated."""
         self._clear()
         for row in snapshot.hot(AUTOMATIONS):
             self._put(row)
@@ -112,7 +111,7 @@ class AssetWatch:
             )
 
     def take(self, rows_of: TableRows) -> None:
-        """Go on by rows that changed."""
+        """Advance by rows that changed."""
         cursors = list(rows_of(AUTOMATION_CURSOR))
         self.cursor = cursors[-1] if cursors else self.cursor
         for row in rows_of(AUTOMATIONS):
@@ -142,7 +141,7 @@ class AssetWatch:
             self._plan_due(key)
 
     def _settle(self, cursor: AutomationCursorRow) -> None:
-        """See what became of the last proposal."""
+        """Check the outcome of the last proposal."""
         proposal = self._proposal
         if proposal is None or not proposal.is_over(cursor):
             return
@@ -203,7 +202,7 @@ class AssetWatch:
         return self._graph
 
     def prepare(self, graph: AssetGraph) -> None:
-        """Take what is deployed now. Partitions that it does not have any more are forgotten."""
+        """Use the current deployments. Removed partitions are forgotten."""
         self._graph = graph
         self._requested = RequestedPlaces()
         self._nodes = {node for node in self._nodes if graph.fits(node)}
@@ -241,7 +240,7 @@ class AssetWatch:
         monotonic_s: float,
         proposal_id: str,
     ) -> list[AutomationAdvanced]:
-        """The events of a proposal, in their order; none if nothing is to be made.
+        """The events of a proposal, in order; none if nothing is to run.
 
         `requests` are those that are pending.
         """
@@ -265,9 +264,9 @@ class AssetWatch:
         holds = self.held.change(periods, self._position)
         position = max(cursor.position, holds.position)
         spaces = {node.asset: periods.space(node.asset) for node in causes}
-        asked = coalesced(causes, spaces)
+        new_requests = coalesced(causes, spaces)
         ticked = self._ticked if is_complete else {}
-        if not (asked or ticked or position - cursor.position > CHECKPOINT):
+        if not (new_requests or ticked or position - cursor.position > CHECKPOINT):
             return []
         last = AutomationAdvanced(
             proposal=proposal_id,
@@ -280,14 +279,14 @@ class AssetWatch:
             held=holds.held if is_complete else (),
             released=holds.released if is_complete else (),
         )
-        events = in_events(last, asked)
+        events = in_events(last, new_requests)
         if is_complete:
             self._ticked = {}
         self._proposal = AssetProposal(events, list(causes), monotonic_s)
         return events
 
     def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
-        """Turn what changed, and what is due, into partitions to look at."""
+        """Turn changes, and assets that are due, into partitions to evaluate."""
         for place in self._earlier:
             self._spread(place, periods, only_ticks=True)
         for place in self.changed:
@@ -353,7 +352,7 @@ class AssetWatch:
     def _of_new(
         self, key: str, periods: Periods, snapshot: Snapshot
     ) -> Iterator[AutomatedPartition]:
-        """What a new declaration, or the end of a pause, lets run."""
+        """Partitions that may run after a new declaration or the end of a pause."""
         row = self.rows[key]
         if not row.is_active or key not in periods.graph.automated:
             return
@@ -363,7 +362,7 @@ class AssetWatch:
             inputs = periods.graph.assets[key].inputs
             reads = {each.asset for each in inputs if not each.is_pinned}
             ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
-            # Also what came before the pause and was not looked at, or waited for a tick.
+            # Also changes before the pause that were not evaluated, or waited for a tick.
             before = self.cursor.position if self.cursor is not None else 0
             since = min(row.ticked_position if row.when == "on_cron" else before, row.replay_from)
             for (asset_id, partition), _ in snapshot.since(PARTITIONS, since):

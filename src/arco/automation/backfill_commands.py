@@ -23,7 +23,7 @@ from arco.automation.reader import AutomationReader, Backfill
 from arco.errors import Invalid, NotFound
 from arco.execution.tables import TASK_COSTS
 from arco.orchestration.chunks import chunk_count, cut
-from arco.orchestration.partition_ranges import by_dimension
+from arco.orchestration.partition_ranges import by_dimension, check_dimension
 from arco.orchestration.partition_space import Calendar, count
 from arco.orchestration.plan import MAX_TASKS_PER_RUN, Chunk, PlanRequest, PlanSpec, spans
 from arco.orchestration.planner import NoPartitions, PlanScope
@@ -132,7 +132,7 @@ class BackfillCommands:
         is_estimate = planned != event.partitions
         tasks = {key: round(total * to_run.get(key, 1.0)) for key, total in assets.items() if total}
         means = {key: self._mean(snapshot, key) for key in tasks}
-        usual = {key: mean for key, mean in means.items() if mean is not None}
+        known_means = {key: mean for key, mean in means.items() if mean is not None}
         return BackfillPreview(
             assets=assets,
             partitions=event.partitions,
@@ -143,12 +143,14 @@ class BackfillCommands:
             tasks=sum(tasks.values()),
             is_estimate=is_estimate,
             sample=tuple(sample),
-            task_time_s=sum(tasks[key] * mean.wall_s for key, mean in usual.items())
-            if usual
+            task_time_s=sum(tasks[key] * mean.wall_s for key, mean in known_means.items())
+            if known_means
             else None,
-            cost=sum(tasks[key] * mean.cost for key, mean in usual.items()) if usual else None,
-            currency=next((mean.currency for mean in usual.values() if mean.currency), ""),
-            unknown_assets=tuple(sorted(tasks.keys() - usual.keys())),
+            cost=sum(tasks[key] * mean.cost for key, mean in known_means.items())
+            if known_means
+            else None,
+            currency=next((mean.currency for mean in known_means.values() if mean.currency), ""),
+            unknown_assets=tuple(sorted(tasks.keys() - known_means.keys())),
         )
 
     def pause(self, backfill: str, *, reason: str = "") -> Backfill:
@@ -214,7 +216,7 @@ class BackfillCommands:
         if len(msgspec.json.encode(draft.request)) > REQUEST_BYTES:
             raise Invalid(
                 "the selection and the partitions of a backfill are too long",
-                hint="give ranges instead of single partitions, or make several backfills",
+                hint="give ranges instead of single partitions, or create several backfills",
             )
         request = msgspec.structs.replace(
             draft.request,
@@ -269,7 +271,7 @@ class BackfillCommands:
                 request, spec = self._chunk(snapshot, event, number)
             except Invalid as error:
                 chunk = SampledChunk(
-                    number=number, partitions=(), tasks=0, up_to_date=0, refused=error.message
+                    number=number, partitions=(), tasks=0, up_to_date=0, refused=str(error)
                 )
                 sample.append(chunk)
                 continue
@@ -325,6 +327,9 @@ def _spread(total: int, most: int) -> Iterable[int]:
 def _check_periods(scope: PlanScope, texts: Iterable[str]) -> None:
     """Of a dimension of time the periods must be named: there is no end of them."""
     named = by_dimension(texts)
+    dimensions = [keys.name for key in scope.chosen for keys in scope.spaces[key].dimensions]
+    for name in named:
+        check_dimension(name, dimensions)
     for key in scope.chosen:
         for keys in scope.spaces[key].dimensions:
             if isinstance(keys, Calendar) and keys.name not in named:

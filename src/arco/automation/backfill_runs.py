@@ -1,8 +1,7 @@
-"""The fold of what became of a backfill's chunks: one key for each backfill.
+"""The fold of the results of a backfill's chunks: one key for each backfill.
 
-It hears what was asked for, which runs came of it, and how they ended. A chunk has one row,
-with its newest run, and a backfill one row in which all of its chunks are added up: there is
-none for each partition.
+Its facts are requested chunks, their runs, and the ends of runs. A chunk has one row, with its
+newest run, and a backfill one row with the totals: there are no rows for partitions.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def backfill_of(reference: str) -> str:
 
 
 class ChunkAsked(Payload, frozen=True, kw_only=True):
-    """Derived: a backfill has asked for a chunk."""
+    """Derived: a backfill has requested a chunk."""
 
     TYPE: ClassVar[str] = "automation.chunk_asked"
     backfill_id: str
@@ -48,7 +47,7 @@ class ChunkAsked(Payload, frozen=True, kw_only=True):
 
 
 class BackfillRestarted(Payload, frozen=True, kw_only=True):
-    """Derived: what failed or was cancelled in these chunks is to be done again."""
+    """Derived: failed and cancelled partitions of these chunks are to run again."""
 
     TYPE: ClassVar[str] = "automation.backfill_restarted"
     backfill_id: str
@@ -176,7 +175,7 @@ def _moved(
 
 
 def _restarted(rows: Rows, fact: Fact, e: BackfillRestarted) -> Iterator[Change]:
-    """What was bad in these chunks counts no more: it is still to be done."""
+    """Remove the failures of these chunks from the totals: they are pending again."""
     progress = rows.get(BACKFILL_PROGRESS, e.backfill_id) or _no_progress(e.backfill_id)
     for chunk in numbers(e.chunks):
         row = rows.get(BACKFILL_RUNS, e.backfill_id, chunk)

@@ -9,10 +9,10 @@ from typing import Final
 
 class BackfillState(StrEnum):
     PENDING = "PENDING"
-    """No chunk has been asked for yet."""
+    """No chunk has been requested yet."""
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
-    """No other chunk is asked for; runs that were started go on."""
+    """No further chunk is requested; active runs continue."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -20,14 +20,14 @@ class BackfillState(StrEnum):
 
 class ChunkState(StrEnum):
     PENDING = "PENDING"
-    """Asked for, and not planned yet."""
+    """Requested, and not planned yet."""
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     """Its run failed, or it could not be planned."""
     CANCELLED = "CANCELLED"
     SKIPPED = "SKIPPED"
-    """All of its partitions are gone."""
+    """All of its partitions were removed."""
 
 
 class BackfillCause(StrEnum):
@@ -64,10 +64,10 @@ TRANSITIONS: Final[Mapping[BackfillState, Mapping[BackfillCause, BackfillState]]
     BackfillState.FAILED: {BackfillCause.RETRIED: BackfillState.RUNNING},
     BackfillState.CANCELLED: {BackfillCause.RETRIED: BackfillState.RUNNING},
 }
-"""What is not listed changes nothing; a command that asks for it is refused."""
+"""Other causes change nothing; a command that needs one is refused."""
 
 ASKING: Final = frozenset({BackfillState.PENDING, BackfillState.RUNNING})
-"""States in which chunks are asked for."""
+"""States in which chunks are requested."""
 CHUNK_OPEN: Final = frozenset({ChunkState.PENDING, ChunkState.RUNNING})
 CHUNK_BAD: Final = frozenset({ChunkState.FAILED, ChunkState.CANCELLED})
 

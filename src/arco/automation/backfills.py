@@ -1,9 +1,9 @@
-"""The fold of backfills: one key for each, with its definition, state, and what it has asked for.
+"""The fold of backfills: one key for each, with its definition, state, and requested chunks.
 
-It stands before the stages of requests and runs; `backfill_runs.py` stands after them, and hears
-how runs ended. What follows from that for this stage (there is room for another run, all have
-ended, too many failed) is found by orchestrators, who say it with the step that they saw. A step
-counts once, so it does not matter how many of them do.
+This stage comes before those of requests and runs; `backfill_runs.py` comes after them, and handles
+the ends of runs. What follows for this stage (there is room for another run, all have ended, too
+many failed) is reported by orchestrators, with the step that they read. A step counts once, however
+many orchestrators report it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from arco.state.system import applied, refused
 replace = msgspec.structs.replace
 
 PRIORITY = -1_000
-"""Everything else goes first."""
+"""The lowest: everything else goes first."""
 
 
 class BackfillOver(Payload, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ def request_key(reference: str) -> str:
 
 
 def request_of(row: BackfillRow, chunk: int, retries: tuple[str, ...] = ()) -> PlanRequest:
-    """What a chunk asks for."""
+    """The request for a chunk."""
     request: PlanRequest = decode_request(row.request)
     assert request.chunk is not None
     return replace(request, chunk=replace(request.chunk, number=chunk, retries=retries))
@@ -149,9 +149,9 @@ def _advance(rows: Rows, fact: Fact, e: BackfillAdvanced) -> Iterator[Change]:
     state = backfill_after(row.state, BackfillCause.ADVANCED)
     if state is None:
         return
-    again = list(numbers(tuple(row.again)))
+    pending = list(numbers(tuple(row.again)))
     room = min(e.chunks, row.max_concurrent_runs)
-    repeated, again = again[:room], again[room:]
+    repeated, pending = pending[:room], pending[room:]
     stop = min(row.chunks, row.next_chunk + room - len(repeated))
     fresh = range(row.next_chunk, stop)
     for chunk in repeated:
@@ -165,7 +165,7 @@ def _advance(rows: Rows, fact: Fact, e: BackfillAdvanced) -> Iterator[Change]:
             state=state,
             step=row.step + 1,
             next_chunk=max(row.next_chunk, stop),
-            again=list(spans(again)),
+            again=list(spans(pending)),
             asked=row.asked + len(repeated) + len(fresh),
             started_at=row.started_at or fact.received_at,
         ),

@@ -1,4 +1,4 @@
-"""Rows that changed, as whoever follows the commits takes them."""
+"""Changed rows, for parts that follow the commits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class TableRows(Protocol):
 
 
 def places(rows_of: TableRows) -> set[Place]:
-    """The partitions that got a version, failed, were held back or released, or whose task
-    ended."""
+    """The partitions that got a version, failed, were held or released, or whose task ended."""
     changed = {(row.asset_id, row.partition_key) for row in rows_of(PARTITIONS)}
     changed |= {(row.asset_id, row.partition_key) for row in rows_of(PARTITION_STATUS)}
     tasks = (row for row in rows_of(TASKS) if row.state in states.TERMINAL)

@@ -1,7 +1,7 @@
 """From partitions to run to few requests: ranges of them, the same for several assets.
 
-Points become blocks, each the product of some keys of each dimension, so that a request means
-exactly these partitions. Blocks of one shape of several assets become one request.
+Points become blocks, each the product of some keys of each dimension, so that a request has exactly
+these partitions. Blocks of one shape of several assets become one request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Block = tuple[tuple[int, ...], ...]
 def coalesced(
     causes: Mapping[AutomatedPartition, str], spaces: Mapping[str, Space]
 ) -> list[AutomationRequest]:
-    """Requests that mean exactly these partitions, each once. `causes` says why each runs."""
+    """Requests for exactly these partitions, each once. `causes` has the cause of each."""
     by_asset: dict[str, dict[Point, str]] = {}
     for node, cause in causes.items():
         by_asset.setdefault(node.asset, {})[node.point] = cause
@@ -59,12 +59,12 @@ def in_events(
     groups: list[list[AutomationRequest]] = [[]]
     size = 0
     for request in requests:
-        more = len(msgspec.json.encode(request))
-        if groups[-1] and size + more > EVENT_BYTES:
+        request_bytes = len(msgspec.json.encode(request))
+        if groups[-1] and size + request_bytes > EVENT_BYTES:
             groups.append([])
             size = 0
         groups[-1].append(request)
-        size += more
+        size += request_bytes
     events = [
         AutomationAdvanced(
             proposal=last.proposal,

@@ -27,20 +27,20 @@ class AutomationCommands:
         self._actor = actor
 
     def pause(self, schedule: str, *, reason: str = "") -> Acknowledged:
-        """No tick fires until it is resumed, whatever is deployed."""
+        """No tick fires until it is resumed. Deployments do not resume it."""
         event = SchedulePaused(schedule_id=self._schedule(schedule).schedule_id, reason=reason)
         return self._tier1.execute(event, actor=self._actor)
 
     def resume(self, schedule: str, *, catchup: Catchup = "none") -> Acknowledged:
-        """Let ticks fire again; `catchup` is about those that were due during the pause."""
+        """Resume it; `catchup` decides about ticks that were due during the pause."""
         key = self._schedule(schedule).schedule_id
         event = ScheduleResumed(schedule_id=key, catchup=catchup)
         return self._tier1.execute(event, actor=self._actor)
 
     def tick(self, schedule: str, *, at: datetime | None = None, run_key: str = "") -> Requested:
-        """Ask for the run that a tick would ask for, now or at a time (UTC).
+        """Request the run of a tick now, or of one at a time (UTC).
 
-        The schedule's own ticks are not touched by it.
+        The schedule's own ticks do not change.
         """
         row = self._schedule(schedule)
         at = at or self._core.clock.now()
@@ -54,7 +54,7 @@ class AutomationCommands:
         )
 
     def preview(self, schedule: ScheduleRow, at: datetime) -> PlanSpec:
-        """What a tick at a time (UTC) would run, as far as it can be told now."""
+        """What a tick at a time (UTC) would run, by the current state."""
         return self._orchestration.plan(request_of(schedule), until=at)
 
     def _schedule(self, text: str) -> ScheduleRow:

@@ -1,16 +1,16 @@
-"""Whether a partition should run by itself now, and why, from one snapshot.
+"""Whether automation should run a partition now, and why, from one snapshot.
 
-It runs if there is a cause, all that it reads is good, and nothing else makes it:
+It runs if there is a cause, all its inputs are good, and nothing else runs it:
 
-* Cause: a version that it reads was replaced, or is there for the first time, after the automation
-  was declared, and after the last attempt to make it was planned. For `on_missing`: it was never
-  made, and its inputs, its key or the end of its period are newer than the declaration.
-* Good: each input has data; nothing newer of it failed or is held back; and nothing of it is being
-  made or was asked for, nor of what it is made from by itself.
-* Nothing else makes it: no active run has a task for it, and no request waits for one.
+* Cause: a version that it reads was replaced, or is the first one, after the automation was
+  declared, and after its last attempt was planned. For `on_missing`: it has no version, and its
+  inputs, its key or the end of its period are newer than the declaration.
+* Good: each input has data; nothing newer of it failed or is held; and neither the input nor its
+  own automated inputs are running or requested.
+* Nothing else runs it: no active run has a task for it, and no request is pending.
 
-All of it follows from rows: nothing is remembered about a partition. Whatever turns a no into a
-yes is a row that changes, the end of a period, or a tick.
+All of this follows from rows: there is no other state about a partition. A decision can only change
+with a row, the end of a period, or a tick.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from servo.contract.manifest import Input
 from servo.errors import Invalid
 
 MANY = 200
-"""From here on all partitions of an asset take less time than single ones."""
+"""For more partitions of an asset, reading all of them takes less time."""
 SHOWN = 5
-"""So many things that a partition waits for are told."""
+"""Maximum of reported things that a partition waits for."""
 
 Place = tuple[str, str]
 """An asset's id and a partition."""
@@ -54,10 +54,10 @@ class AutomationVerdict(Struct, frozen=True):
     outcome: Outcome
     reasons: tuple[str, ...]
     cause: str = ""
-    """What replaced what it reads, or another cause, in a few words."""
+    """The cause, in a few words."""
     is_held: bool = False
-    """It was never tried, and waits only for what partitions of all times read alike: a change of
-    that does not lead to it."""
+    """It has no attempt, and waits only for inputs that do not depend on its time: their changes do
+    not lead to it."""
 
     @property
     def runs(self) -> bool:
@@ -65,14 +65,14 @@ class AutomationVerdict(Struct, frozen=True):
 
 
 class ActiveWork(NamedTuple):
-    """What is being made, or was asked for."""
+    """What is running, or was requested."""
 
     tasks: MadeNow = {}
     requests: Mapping[Place, str] = {}
     """By asset id and partition: the request of automation that waits."""
 
     def text(self, place: Place) -> str:
-        """What makes a partition, or is about to; empty if nothing does."""
+        """The run or request for a partition; empty if there is none."""
         runs = self.tasks.get(place[0], {}).get(place[1])
         if runs:
             return f"run {min(runs)} makes it"
@@ -101,19 +101,19 @@ class _Blocker(NamedTuple):
 
     text: str
     is_alike: bool = False
-    """It is about what partitions of all times read alike."""
+    """It is about an input that does not depend on the partition's time."""
 
 
 class _Inputs(NamedTuple):
-    """What a partition would read now."""
+    """The inputs of a partition now."""
 
     versions: list[_ReadVersion]
     fingerprint: str
     missing: list[_Blocker]
-    """What has no data yet."""
+    """Inputs without data."""
     places: list[tuple[str, str, bool]]
-    """All partitions that it may read or waits for, by asset key, there or not; and whether
-    partitions of all times read them alike."""
+    """All partitions that it may read or waits for, by asset key, existing or not; and whether they
+    do not depend on its time."""
 
 
 def place(asset: str, partition: str) -> str:
@@ -132,7 +132,7 @@ class Conditions:
         active: ActiveWork,
         seen_by: Callable[[str], int | None],
     ) -> None:
-        """`seen_by` tells up to which position a run's plan saw the log; None if unknown."""
+        """`seen_by` returns the position that a run was planned from; None if unknown."""
         self._snapshot = snapshot
         self._periods = periods
         self._graph = periods.graph
@@ -143,14 +143,14 @@ class Conditions:
         self._current = functools.cache(self._partitions_of)
         self._status = functools.cache(self._statuses_of)
         self._below: set[str] = set()
-        """Assets that read, directly or not, something that is being made or was asked for."""
+        """Assets that read, directly or not, something that is running or was requested."""
         self._calm: set[tuple[str, str]] = set()
-        """Partitions that are made from nothing that is being made."""
+        """Partitions without running inputs, directly or not."""
         for asset_id in active.asset_ids():
             if asset_id in self._graph.keys:
                 self._add_below(self._graph.keys[asset_id])
         self._requested: set[Place] = set()
-        """What this round asks for."""
+        """What this round requests."""
 
     def _partitions_of(self, key: str) -> _SingleRows[PartitionRow]:
         return _SingleRows(self._snapshot, PARTITIONS, self._graph.ids[key])
@@ -188,7 +188,7 @@ class Conditions:
             return _idle(lacking)
         return AutomationVerdict("runs", (f"{cause}, and all that it reads is good",), cause)
 
-    # -- what it reads -------------------------------------------------------------------
+    # -- inputs --------------------------------------------------------------------------
 
     def _inputs(self, node: AutomatedPartition) -> _Inputs:
         asset = self._graph.assets[node.asset]
@@ -205,49 +205,49 @@ class Conditions:
         fingerprint = input_fingerprint(asset, partition, task_config(asset, {}), parts)
         return inputs._replace(fingerprint=fingerprint)
 
-    def _read(self, node: AutomatedPartition, each: Input, inputs: _Inputs) -> list[str]:
+    def _read(self, node: AutomatedPartition, input: Input, inputs: _Inputs) -> list[str]:
         """Add what an input of a partition is. The ids of its versions."""
-        if each.is_pinned:
-            return self._read_pinned(node, each, inputs)
-        space, current = self._periods.space(each.asset), self._current(each.asset)
-        texts = [space.text(point) for point in self._points(node, each)]
-        is_alike = self._periods.is_alike(Read(node.asset, each))
-        inputs.places.extend((each.asset, text, is_alike) for text in texts)
-        if not each.parameter:
+        if input.is_pinned:
+            return self._read_pinned(node, input, inputs)
+        space, current = self._periods.space(input.asset), self._current(input.asset)
+        texts = [space.text(point) for point in self._points(node, input)]
+        is_alike = self._periods.is_alike(Read(node.asset, input))
+        inputs.places.extend((input.asset, text, is_alike) for text in texts)
+        if not input.parameter:
             return []
         versions = [
-            _ReadVersion(entry[0], entry[1], each.asset, is_alike)
+            _ReadVersion(entry[0], entry[1], input.asset, is_alike)
             for text in texts
             if (entry := current.get(text)) is not None
         ]
         inputs.versions.extend(versions)
-        if not versions and each.asset != node.asset:
-            name = place(each.asset, texts[-1] if texts else "")
+        if not versions and input.asset != node.asset:
+            name = place(input.asset, texts[-1] if texts else "")
             text = f"it reads {name}, which has no data yet"
             inputs.missing.append(_Blocker(text, is_alike))
         return [version.row.materialization_id for version in versions]
 
-    def _read_pinned(self, node: AutomatedPartition, each: Input, inputs: _Inputs) -> list[str]:
-        """Versions that the input names: they are never new, and nothing is waited for."""
-        versions = self._lookups.pinned(self._graph.ids[each.asset], each)
-        texts = self._periods.pinned_partitions(node, each, versions)
+    def _read_pinned(self, node: AutomatedPartition, input: Input, inputs: _Inputs) -> list[str]:
+        """Pinned versions: they are never new, and never waited for."""
+        versions = self._lookups.pinned(self._graph.ids[input.asset], input)
+        texts = self._periods.pinned_partitions(node, input, versions)
         ids = [versions[text].materialization_id for text in texts if text in versions]
         if not ids:
-            text = f"it reads a version of {each.asset} that is not there, or is held or expired"
+            text = f"it reads a version of {input.asset} that is not there, or is held or expired"
             inputs.missing.append(_Blocker(text))
         return ids
 
-    def _points(self, node: AutomatedPartition, each: Input) -> list[Point]:
-        resolver = self._periods.resolver(Read(node.asset, each))
+    def _points(self, node: AutomatedPartition, input: Input) -> list[Point]:
+        resolver = self._periods.resolver(Read(node.asset, input))
         points = resolver.resolve(resolver.relevant(node.point))
-        return [point for point in points if self._periods.space(each.asset).has(point)]
+        return [point for point in points if self._periods.space(input.asset).has(point)]
 
-    # -- why it would run ----------------------------------------------------------------
+    # -- causes --------------------------------------------------------------------------
 
     def _cause(
         self, row: AutomationRow, node: AutomatedPartition, partition: str, inputs: _Inputs
     ) -> tuple[str, str]:
-        """What makes it run; or nothing, and why not."""
+        """The cause; or none, with the reason."""
         status = self._status(node.asset).get(partition)
         last = None if status is None else status[1]
         newer = [
@@ -271,7 +271,7 @@ class Conditions:
         return "", "nothing that it reads was replaced since its automation was declared or resumed"
 
     def _is_news(self, version: _ReadVersion, last: PartitionStatusRow) -> bool:
-        """Whether the last attempt to make a partition cannot have read a version."""
+        """Whether the last attempt of a partition cannot have read a version."""
         if version.row.run_id == last.last_run_id:
             return False
         if version.changed > last.position:
@@ -280,7 +280,7 @@ class Conditions:
         return seen is not None and version.changed > seen
 
     def _missing_cause(self, row: AutomationRow, node: AutomatedPartition) -> tuple[str, str]:
-        """It was never tried: it counts if it could not have been made before the declaration."""
+        """The cause of a partition without an attempt: it could not run before the declaration."""
         space = self._periods.space(node.asset)
         calendars = [
             (keys, value)
@@ -298,7 +298,7 @@ class Conditions:
                     return f"{value} was added to {keys.keys}, and it was never made", ""
         return "", "it could have been made before its automation was declared: use a backfill"
 
-    # -- what keeps it -------------------------------------------------------------------
+    # -- blockers ------------------------------------------------------------------------
 
     def _blockers(
         self, node: AutomatedPartition, partition: str, inputs: _Inputs
@@ -319,9 +319,9 @@ class Conditions:
         return "it is asked for now" if place in self._requested else self._active.text(place)
 
     def _rising(self, key: str, partition: str) -> str:
-        """What an automated partition is made from, directly or not, that is being made now.
+        """The running inputs of an automated partition, directly or not.
 
-        Only through assets that are below something active, so it costs what that costs.
+        Only through assets downstream of active work, so the cost depends on that.
         """
         waiting, visited = [(key, partition)], set[tuple[str, str]]()
         while waiting:
@@ -337,7 +337,7 @@ class Conditions:
         return ""
 
     def _made_from(self, key: str, partition: str) -> list[tuple[str, str]]:
-        """What a partition reads, if it runs by itself when that is replaced."""
+        """The inputs of a partition, if it is automated."""
         row, point = self._rows.get(key), self._periods.space(key).point(partition)
         if row is None or not row.is_active or row.when != "eager" or point is None:
             return []
@@ -352,7 +352,7 @@ class Conditions:
             return []
 
     def request(self, node: AutomatedPartition) -> None:
-        """A partition is asked for from now on. Of those below it no verdict was asked before."""
+        """Record that a partition is requested. Its downstream partitions are evaluated later."""
         partition = self._periods.space(node.asset).text(node.point)
         self._requested.add((self._graph.ids[node.asset], partition))
         self._add_below(node.asset)
@@ -387,7 +387,7 @@ def _not_good(name: str, status: PartitionStatusRow) -> str:
 
 
 class _SingleRows(Generic[R]):
-    """Rows of an asset's partitions, looked up one by one; from many on, all at once."""
+    """Rows of an asset's partitions, looked up one by one; if there are many, all together."""
 
     def __init__(self, snapshot: Snapshot, table: Table[R], asset_id: str) -> None:
         self._snapshot = snapshot

@@ -1,11 +1,10 @@
 """When data stops being fresh: one definition for all assets.
 
-* Without a time dimension, data is as old as its version. It is due `max_age` after the version
-  was made; what was never made, `max_age` after the policy began.
-* With a time dimension, each period is due `max_age` after it ends. Whether it was made in time,
-  or late, it does not age: the period after the newest one that is there is due next. Earlier
-  periods that are missing are none of it. Of a series with no period at all, the first that
-  ends after the policy began is due.
+* Without a time dimension, data is as old as its version. It is due `max_age` after the version was
+  written; without a version, `max_age` after the policy began.
+* With a time dimension, each period is due `max_age` after it ends. An existing period does not
+  age: the period after the newest existing one is due next. Earlier missing periods do not count.
+  In a series without any period, the first that ends after the policy began is due.
 
 With a cron expression, what is due then is due at its next tick. What is due is stale from that
 instant on.
@@ -27,9 +26,9 @@ from servo.contract.manifest import Dimension, DynamicDimension, TimeDimension
 from servo.contract.partition import PartitionKey
 
 EXPECTED = 10_000
-"""An asset with more partitions, beside its periods, is judged only where it has data."""
+"""Of an asset with more series, only those with data are evaluated."""
 LEAST_STEP = timedelta(minutes=1)
-"""A stale series does not ask for a run more often."""
+"""Minimum time between requests of a stale series."""
 
 decode_dimensions = msgspec.json.Decoder(tuple[Dimension, ...]).decode
 
@@ -45,7 +44,7 @@ class Series:
 
 
 class DeadlineRule:
-    """A policy, ready to be asked."""
+    """A freshness policy with its calendars."""
 
     def __init__(self, policy: FreshnessPolicyRow) -> None:
         self._policy = policy
@@ -126,7 +125,7 @@ class DeadlineRule:
         return row.due_at + ((after - row.due_at) // step + 1) * step
 
     def due_partition(self, series: str, now: datetime) -> str:
-        """The partition of a series that is to be there now: of periods, the newest that is due."""
+        """The partition of a series that must exist now: of periods, the newest due one."""
         if self._calendar is None:
             return series
         number = self._newest_due(self._calendar, now)
@@ -168,7 +167,7 @@ class DeadlineRule:
 
 
 def deadline_after(made_at: datetime, max_age_s: int, cron: str, timezone: str) -> datetime | None:
-    """When a version that was made then stops being fresh; None: never."""
+    """When a version that was written then stops being fresh; None: never."""
     return _tick_from(made_at + timedelta(seconds=max_age_s), cron, timezone)
 
 

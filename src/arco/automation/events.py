@@ -6,7 +6,7 @@
 | | BackfillCreated, BackfillPaused, BackfillResumed, BackfillCancelled, BackfillRetried | people |
 | controller facts | ScheduleTicked, BackfillAdvanced, BackfillEnded | orchestrators |
 
-That a schedule is new, differs or has left is said by deployments, as derived facts.
+Declarations, changes and removals are derived facts of deployments.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class ScheduleResumed(AutomationCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "automation.schedule_resumed"
     schedule_id: str
     catchup: Catchup = "none"
-    """What becomes of the ticks that were due during the pause."""
+    """What happens with ticks that were due during the pause."""
 
 
 class ScheduleTicked(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """A tick was due: it asks for a run, or says why it does not.
+    """A tick was due: it requests a run, or has the reason why not.
 
-    The fold takes each tick once, and only of the cron expression that the schedule has then.
+    The fold accepts each tick once, and only of the schedule's current cron expression.
     """
 
     TYPE: ClassVar[str] = "automation.schedule_ticked"
@@ -68,14 +68,14 @@ class BackfillCreated(AutomationCommand, frozen=True, kw_only=True):
     request: PlanRequest
     """What it runs, with the axes of its chunks: chunk *n* is this request with that number."""
     until: datetime
-    """Periods that end later, and keys that are added later, are no part of it."""
+    """Periods that end later, and keys that are added later, are not included."""
     partitions: int
     """How many there are, of all assets together."""
     chunks: int
     chunk_size: int
     max_concurrent_runs: int
     failure_threshold: str = ""
-    """`10%` or a number of partitions; empty: however many fail, it goes on."""
+    """`10%` or a number of partitions; empty: no threshold."""
     reason: str = ""
 
 
@@ -97,18 +97,18 @@ class BackfillCancelled(AutomationCommand, frozen=True, kw_only=True):
 
 
 class BackfillRetried(AutomationCommand, frozen=True, kw_only=True):
-    """Ask again for chunks that failed or were cancelled, and go on with those to come."""
+    """Request failed and cancelled chunks again, and continue with the others."""
 
     TYPE: ClassVar[str] = "automation.backfill_retried"
     backfill_id: str
     chunks: Spans = ()
-    """The chunks to ask for again."""
+    """The chunks to request again."""
 
 
 class BackfillAdvanced(Payload, frozen=True, kw_only=True):
-    """A backfill has room for more runs: the next chunks are asked for.
+    """A backfill has room for more runs: the next chunks are requested.
 
-    It counts if the backfill has taken exactly so many steps before.
+    It counts if `step` is the number of steps before it.
     """
 
     TYPE: ClassVar[str] = "automation.backfill_advanced"

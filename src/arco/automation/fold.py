@@ -1,8 +1,8 @@
 """The fold of schedules: one key for each.
 
-A tick counts once. It must be later than the last one, of the cron expression that the schedule
-has now, and the schedule must be active; whoever fires it again, or too late, changes nothing.
-One that fires asks for a run by a derived fact, so that both are seen together or not at all.
+A tick counts once. It must be later than the last one, of the schedule's current cron expression,
+and the schedule must be active; repeated and late ticks change nothing. A tick that fires requests
+a run by a derived fact, so that both become visible together.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
         timing_number=1,
     )
     if old is not None:
-        goes_on = old.timing == row.timing and old.state != ScheduleState.REMOVED
+        continues = old.timing == row.timing and old.state != ScheduleState.REMOVED
         row = replace(
             row,
             state=ScheduleState.ACTIVE if old.paused_at is None else ScheduleState.PAUSED,
-            since=old.since if goes_on else now,
-            last_tick=old.last_tick if goes_on else "",
-            last_scheduled_at=old.last_scheduled_at if goes_on else None,
+            since=old.since if continues else now,
+            last_tick=old.last_tick if continues else "",
+            last_scheduled_at=old.last_scheduled_at if continues else None,
             timing_number=old.timing_number + (old.timing != row.timing),
             paused_at=old.paused_at,
             paused_by=old.paused_by,
             pause_reason=old.pause_reason,
-            catchup_once=old.catchup_once if goes_on else None,
+            catchup_once=old.catchup_once if continues else None,
         )
     yield Put(SCHEDULES, row)
 
@@ -161,7 +161,7 @@ def _tick(rows: Rows, fact: Fact, e: ScheduleTicked) -> Iterator[Change]:
 
 
 def request_of(row: ScheduleRow) -> PlanRequest:
-    """What a tick of a schedule asks for."""
+    """The request of a schedule's tick."""
     return PlanRequest(
         selection=tuple(row.selection),
         partitions=tuple(row.partitions),
@@ -187,8 +187,8 @@ STAGES = (
     asset_fold.STAGE,
     freshness_fold.REQUESTS,
 )
-"""What asks for runs."""
+"""The stages that request runs."""
 AFTER_RUNS = (backfill_runs.STAGE,)
-"""What hears of their ends."""
+"""Stages after those of runs."""
 AFTER_OUTPUTS = freshness_fold.AFTER_OUTPUTS
-"""What hears of new versions."""
+"""Stages after those of outputs."""

@@ -1,8 +1,8 @@
-"""When which series is to be judged, in memory: a heap of deadlines.
+"""When each series is to be evaluated, in memory: a heap of deadlines.
 
-It follows the rows of policies and series from commit to commit. Of a series that is fresh only
-its deadline is kept; its row is read when it is due. What nobody has judged yet, and what has new
-data while it is stale, is due at once. Nothing here is looked at before its time.
+It follows the rows of policies and series from commit to commit. Of a fresh series only the
+deadline is kept; its row is read when it is due. New series, and stale series with new data, are
+due at once.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class FreshnessAgenda:
         self.unobserved: dict[str, FreshnessPolicyRow] = {}
         """Policies whose earlier data is to be read."""
         self.changed: set[str] = set()
-        """Assets whose policy is another: all their series are to be read again."""
+        """Assets whose policy changed: all their series are to be read again."""
         self.requests: dict[SeriesKey, FreshnessRequestRow] = {}
         self._stale: defaultdict[str, set[str]] = defaultdict(set)
         self._ids: dict[str, str] = {}
         self._next: defaultdict[str, dict[str, datetime]] = defaultdict(dict)
-        """By asset and series, when it is looked at next."""
+        """By asset and series, when it is evaluated next."""
         self._groups: defaultdict[tuple[datetime, str], list[str]] = defaultdict(list)
-        """The series of an asset with one deadline. One that differs from `_next` is of before."""
+        """The series of an asset with one deadline. Those that differ from `_next` are obsolete."""
         self._heap: list[tuple[datetime, str]] = []
         self._due: dict[SeriesKey, None] = {}
 
@@ -148,7 +148,7 @@ class FreshnessAgenda:
         return rule.next_due(row, request.due_at)
 
     def postpone(self, key: SeriesKey, until: datetime | None) -> None:
-        """Look at a series again then, and not before, unless it changes."""
+        """Evaluate a series again at this time, unless it changes before."""
         self._due.pop(key, None)
         self._look(key, until)
 
@@ -169,7 +169,7 @@ class FreshnessAgenda:
     # -- what is due ---------------------------------------------------------------------
 
     def due(self, now: datetime, limit: int) -> list[SeriesKey]:
-        """Series to be judged now, so many at most."""
+        """Series to evaluate now, up to a maximum."""
         while (at := self.next_due()) is not None and at <= now and len(self._due) < limit:
             group = heapq.heappop(self._heap)
             self._due.update(dict.fromkeys(self._pop(group)))

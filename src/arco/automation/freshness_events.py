@@ -27,9 +27,9 @@ class SeriesData(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class FreshnessObserved(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """What was materialized before a policy of this shape began.
+    """The data that existed before a policy of this shape began.
 
-    Newer data that the fold knows stays. With `last`, there is no more to come.
+    Newer data in the tables stays. `last`: this is the last event of them.
     """
 
     TYPE: ClassVar[str] = "automation.freshness_observed"
@@ -42,9 +42,9 @@ class FreshnessObserved(Payload, frozen=True, kw_only=True, omit_defaults=True):
 class FreshnessEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """A series is fresh again, or stale.
 
-    It counts if the policy still has that number, the newest data is still that version, and
-    the series has the other status. A version that was judged to be stale by this policy does
-    not become fresh: machines whose zone data differ do not contradict each other for ever.
+    It counts if the policy still has that number, the newest data is still that version, and the
+    series has the other status. A version that was stale by this policy does not become fresh
+    again, so that machines with different zone data do not alternate.
     """
 
     TYPE: ClassVar[str] = "automation.freshness_evaluated"
@@ -54,14 +54,14 @@ class FreshnessEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True)
     status: FreshnessStatus
     materialization_id: str = ""
     partition: str = ""
-    """What was due, or has come."""
+    """The partition that was due, or now exists."""
     due_at: datetime | None = None
     cause: StaleCause = ""
     reason: str = ""
 
 
 class FreshnessRunDue(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """A stale series asks for a run. It counts if it has asked exactly so often before."""
+    """A stale series requests a run. It counts if `asked` is the number of its requests before."""
 
     TYPE: ClassVar[str] = "automation.freshness_run_due"
     asset_id: str
@@ -72,7 +72,7 @@ class FreshnessRunDue(Payload, frozen=True, kw_only=True, omit_defaults=True):
     due_at: datetime
     asked: int = 0
     force: bool = False
-    """Whether it runs even if it is up to date: its inputs are not what makes it old."""
+    """Whether it runs even if it is up to date, because its age does not come from its inputs."""
 
 
 class FreshnessChanged(Payload, frozen=True, kw_only=True):
@@ -91,8 +91,8 @@ class FreshnessChanged(Payload, frozen=True, kw_only=True):
 
 
 class FreshnessRestarted(Payload, frozen=True, kw_only=True):
-    """Derived: no series of an asset is STALE any more, for its policy has left, or its partitions
-    have changed. Those that it has now are judged anew."""
+    """Derived: no series of an asset is STALE any more, because its policy was removed, or its
+    partitions changed. All series are evaluated again."""
 
     TYPE: ClassVar[str] = "automation.freshness_restarted"
     asset_id: str

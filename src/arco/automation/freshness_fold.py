@@ -1,9 +1,9 @@
 """The fold of freshness: one key for each asset.
 
-Two stages. What asks for runs comes before those of runs (`REQUESTS`). What hears of new versions
-comes after that of outputs (`STAGE`), and has the policies and the status of each series. Whether
-something is fresh is not worked out here, for that takes a clock and zone data: an orchestrator
-says so, and it counts once, for the version and the policy that it looked at.
+There are two stages. Requests for runs come before the stages of runs (`REQUESTS`). New versions
+come after that of outputs (`STAGE`), which has the policies and the status of each series. Whether
+something is fresh is not computed here, because that needs a clock and zone data: an orchestrator
+reports it, and it counts once, for the version and the policy that it read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from servo.errors import Invalid
 replace = msgspec.structs.replace
 KIND = "freshness"
 EARLY = timedelta(minutes=5)
-"""What is judged stale earlier than this before it is due does not count."""
+"""A report that a series is stale does not count if it is earlier than this before the deadline."""
 
 
 # -- policies -----------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
     policy = e.declaration
     old = rows.get(FRESHNESS_POLICIES, e.asset_id)
     dimensions = msgspec.json.encode(policy.partitions).decode()
-    goes_on = old is not None and old.active and old.dimensions == dimensions
+    continues = old is not None and old.active and old.dimensions == dimensions
     yield Put(
         FRESHNESS_POLICIES,
         row_from(
@@ -71,15 +71,15 @@ def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
             asset_key=policy.name,
             active=True,
             number=1 if old is None else old.number + 1,
-            shape=1 if old is None else old.shape + (not goes_on),
+            shape=1 if old is None else old.shape + (not continues),
             time_dimension=_time_dimension(policy),
             dimension_names=sorted(each.name for each in policy.partitions),
             dimensions=dimensions,
-            since=old.since if old is not None and goes_on else fact.received_at,
-            observed=old is not None and goes_on and old.observed,
+            since=old.since if old is not None and continues else fact.received_at,
+            observed=old is not None and continues and old.observed,
         ),
     )
-    if old is not None and not goes_on:
+    if old is not None and not continues:
         yield from _restart(rows, e.asset_id)
 
 
@@ -122,8 +122,8 @@ def _materialize(rows: Rows, fact: Fact, e: PartitionMaterialized) -> Iterator[C
 
 
 def _withdraw(rows: Rows, fact: Fact, e: VersionWithdrawn) -> Iterator[Change]:
-    """A partition whose only version was quarantined has no data. What the newest period with
-    data is then, an orchestrator looks up."""
+    """A partition whose only version was quarantined has no data. An orchestrator looks up the
+    newest period with data."""
     policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
     if e.previous_id or policy is None or not policy.active:
         return
@@ -158,7 +158,7 @@ def _has_series(policy: FreshnessPolicyRow, series: str) -> bool:
 
 
 def _take(rows: Rows, fact: Fact, policy: FreshnessPolicyRow, data: SeriesData) -> Iterator[Change]:
-    """Keep the newest data of a series. Whether it is fresh is judged later."""
+    """Store the newest data of a series. Its status is evaluated later."""
     row = _current(rows, policy, data.series)
     if row is None:
         row = _new(policy, data.series, fact.received_at)
@@ -176,8 +176,7 @@ def _take(rows: Rows, fact: Fact, policy: FreshnessPolicyRow, data: SeriesData) 
 
 
 def _current(rows: Rows, policy: FreshnessPolicyRow, series: str) -> FreshnessRow | None:
-    """The row of a series, unless it is one of another shape: neither its data nor its status
-    counts."""
+    """The row of a series, unless it has another shape: then its data and status do not count."""
     row = rows.get(FRESHNESS, policy.asset_id, series)
     return None if row is None or row.shape != policy.shape else row
 
@@ -274,7 +273,7 @@ def _is_dynamic(policy: FreshnessPolicyRow) -> bool:
 
 
 def _remove_keys(rows: Rows, fact: Fact, e: PartitionKeysRemoved) -> Iterator[Change]:
-    """What is not a partition any more is not stale."""
+    """End the staleness of removed partitions."""
     policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
     if policy is None or not policy.active:
         return
@@ -320,8 +319,8 @@ def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
     if row is not None and e.due_at <= row.due_at:
         return
     key = request_key(e.asset_id, e.series, e.due_at)
-    asked = FreshnessRequestRow(e.asset_id, e.series, e.asked + 1, e.due_at, key)
-    yield Put(FRESHNESS_REQUESTS, asked)
+    request_row = FreshnessRequestRow(e.asset_id, e.series, e.asked + 1, e.due_at, key)
+    yield Put(FRESHNESS_REQUESTS, request_row)
     request = PlanRequest(selection=(e.asset,), partitions=e.partitions, force=e.force)
     named = f"{e.asset} {' '.join(e.partitions)}".strip()
     yield Emit(

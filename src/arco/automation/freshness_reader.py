@@ -28,7 +28,7 @@ from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.state.snapshot import Snapshot
 
 SEPARATOR = "\t"
-"""Comes in no partition key, and in no id."""
+"""Occurs in no partition key, and in no id."""
 
 
 class SeriesFreshness(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class SeriesFreshness(Struct, frozen=True, kw_only=True):
     series: str
     status: FreshnessStatus
     partition: str
-    """What is due if it is stale, and otherwise the newest there is."""
+    """The due partition if it is stale, and otherwise the newest one."""
     newest: str
     """The partition of the newest data."""
     materialized_at: datetime | None
@@ -144,7 +144,7 @@ class FreshnessReader:
         )
 
     def _unobserved(self, policy: FreshnessPolicyRow) -> dict[str, FreshnessRow]:
-        """Series of a policy that no orchestrator has looked at yet."""
+        """Series of a policy that no orchestrator has evaluated yet."""
         return {
             data.series: FreshnessRow(
                 asset_id=policy.asset_id,

@@ -1,7 +1,7 @@
-"""Freshness tables: policies, how fresh each series is, what was asked for, and what changed.
+"""Freshness tables: policies, the status of each series, requests, and changes.
 
-A *series* is what is judged as one. Of an asset with a time dimension it is all periods with the
-same other values: the newest period counts. Of any other asset it is one partition. It is named by
+A *series* is the unit of freshness. For an asset with a time dimension it is all periods with the
+same other values: the newest period counts. For any other asset it is one partition. It is named by
 the partition key without the time dimension.
 """
 
@@ -42,10 +42,10 @@ class FreshnessPolicyRow(Row, frozen=True):
     active: bool
     """Whether the current deployment has it."""
     number: int
-    """One more with each change: what was judged by another number does not count."""
+    """Increased with each change: results for another number do not count."""
     shape: int
-    """One more when partitions change, and when a removed policy returns: neither the data
-    nor the status of a series of another shape counts."""
+    """Increased when partitions change, and when a removed policy returns: data and status of
+    another shape do not count."""
     max_age_s: int
     cron: str
     timezone: str
@@ -58,9 +58,9 @@ class FreshnessPolicyRow(Row, frozen=True):
     upstream: list[str]
     """Keys of the assets that it reads."""
     since: datetime
-    """When this shape began: what was never materialized is due from then on."""
+    """When this shape began: series without data are due from then on."""
     observed: bool
-    """Whether what was materialized before that is in the table of series."""
+    """Whether earlier data is in the table of series."""
 
 
 class FreshnessRow(Row, frozen=True):
@@ -76,7 +76,7 @@ class FreshnessRow(Row, frozen=True):
     """The version that is the newest data; empty if there is none."""
     made_at: datetime | None
     judged: str
-    """The policy's number and the version that were last judged to be stale."""
+    """The policy's number and the version that were last evaluated as stale."""
     due_at: datetime | None
     """When newer data was due, while it is stale."""
     cause: StaleCause
@@ -93,12 +93,12 @@ class StaleSeriesRow(Row, frozen=True):
 
 
 class FreshnessRequestRow(Row, frozen=True):
-    """The last run that a stale series asked for."""
+    """The last run that a stale series requested."""
 
     asset_id: str
     series: str
     asked: int
-    """How many runs it has asked for."""
+    """How many runs it has requested."""
     due_at: datetime
     request_key: str
 

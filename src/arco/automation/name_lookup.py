@@ -1,4 +1,4 @@
-"""Finding a schedule or a sensor by what people type."""
+"""Finds a schedule or a sensor by its name."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from servo.suggest import did_you_mean
 class TickEntry(NamedTuple):
     row: ScheduleTickRow
     request: RunRequestRow | None
-    """What it asked for, if it fired."""
+    """Its request, if it fired."""
 
     @property
     def state(self) -> TickState:
@@ -51,7 +51,7 @@ class TickEntry(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """A backfill, and how far it is. Partitions are those of all its assets."""
+    """A backfill and its progress. Partitions are those of all its assets."""
 
     row: BackfillRow
     progress: BackfillProgressRow | None
@@ -76,12 +76,12 @@ class Backfill(NamedTuple):
 
     @property
     def skipped(self) -> int:
-        """Partitions below one that failed, and those that are gone."""
-        return self.gone + (0 if self.progress is None else self.progress.skipped)
+        """Partitions downstream of a failed one, and removed partitions."""
+        return self.removed + (0 if self.progress is None else self.progress.skipped)
 
     @property
-    def gone(self) -> int:
-        """Partitions that were there when it was created, and not when their turn came.
+    def removed(self) -> int:
+        """Partitions that were removed between its creation and their run.
 
         Known when all chunks have been planned.
         """
@@ -91,7 +91,7 @@ class Backfill(NamedTuple):
 
     @property
     def pending(self) -> int:
-        return self._left - self.gone
+        return self._left - self.removed
 
     @property
     def _left(self) -> int:
@@ -117,8 +117,8 @@ class AutomationReader:
 
     def schedules(self, *, removed: bool = False) -> list[ScheduleRow]:
         rows = self.snapshot.all(SCHEDULES)
-        kept = [row for row in rows if removed or row.state != ScheduleState.REMOVED]
-        return sorted(kept, key=lambda row: row.schedule_id)
+        chosen = [row for row in rows if removed or row.state != ScheduleState.REMOVED]
+        return sorted(chosen, key=lambda row: row.schedule_id)
 
     def schedule(self, text: str) -> ScheduleRow:
         """A schedule by `project/name`, or by its name where that is enough."""
@@ -126,15 +126,15 @@ class AutomationReader:
         if row is not None:
             return row
         rows = self.schedules(removed=True)
-        gone = {row.schedule_id: row for row in rows if row.state == ScheduleState.REMOVED}
-        active = {row.schedule_id: row for row in rows if row.schedule_id not in gone}
-        return by_name("schedule", text, active, gone)
+        removed = {row.schedule_id: row for row in rows if row.state == ScheduleState.REMOVED}
+        active = {row.schedule_id: row for row in rows if row.schedule_id not in removed}
+        return by_name("schedule", text, active, removed)
 
     def automations(self, *, removed: bool = False) -> list[AutomationRow]:
         """The assets with automation, by key."""
         rows = self.snapshot.all(AUTOMATIONS)
-        kept = [row for row in rows if removed or row.state != AutomationState.REMOVED]
-        return sorted(kept, key=lambda row: row.asset_key)
+        chosen = [row for row in rows if removed or row.state != AutomationState.REMOVED]
+        return sorted(chosen, key=lambda row: row.asset_key)
 
     def automation(self, text: str) -> AutomationRow:
         """The automation of an asset by its key, or by its name where that is enough."""
@@ -158,8 +158,8 @@ class AutomationReader:
         chosen: list[ScheduleTickRow] = []
         for rows, rest_before in newest_first(self.snapshot, SCHEDULE_TICKS, schedule.schedule_id):
             newest = [("scheduled_at", "descending")]
-            taken = rows.take(pc.select_k_unstable(rows, limit, newest))
-            chosen += SCHEDULE_TICKS.rows_of(taken)
+            page = rows.take(pc.select_k_unstable(rows, limit, newest))
+            chosen += SCHEDULE_TICKS.rows_of(page)
             chosen.sort(key=lambda row: row.scheduled_at, reverse=True)
             if rest_before is None or len(chosen) >= limit:
                 break
@@ -188,8 +188,7 @@ class AutomationReader:
         return Backfill(row, self.snapshot.get(BACKFILL_PROGRESS, row.backfill_id))
 
     def backfill_runs(self, backfill_id: str) -> list[BackfillRunRow]:
-        """The chunks that were asked for, in the order in which they were, each with its
-        newest run."""
+        """The requested chunks, in their order, each with its newest run."""
         rows = self.snapshot.rows(BACKFILL_RUNS, backfill_id)
         return sorted(rows, key=lambda row: row.chunk_index)
 

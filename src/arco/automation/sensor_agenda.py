@@ -1,19 +1,19 @@
 """Which sensors are due, in memory: the part of the agenda that is about them.
 
 A sensor is due at multiples of its interval, which are the same for every orchestrator. It is due
-at once when it was declared, reset or resumed, when its last evaluation said that there is more,
-and when messages wait for it. After a failure it waits longer and longer. A webhook sensor is due
-for its messages alone, and one of an asset of this workspace after something was materialized.
+at once after it was declared, reset or resumed, when its last evaluation returned `more`, and when
+messages wait for it. After failures it waits with increasing pauses. A webhook sensor is due only
+for its messages, and one of an asset of this workspace after a new version.
 """
 
 from __future__ import annotations
 
-import heapq
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from arco.automation.due_times import DueTimes
 from arco.automation.sensor_evaluations import definition_of
 from arco.automation.sensor_tables import (
     MessageState,
@@ -23,10 +23,10 @@ from arco.automation.sensor_tables import (
 
 MAX_BACKOFF_S: Final = 3_600
 QUIET: Final = timedelta(hours=1)
-"""So often a sensor of an asset of this workspace is evaluated while nothing is materialized: its
-last message may have been lost."""
+"""Interval of a sensor of an asset of this workspace without new versions: its last message may
+have been lost."""
 RESEND_S: Final = 60
-"""A message whose evaluation is not over after so long is sent again, if the queue lost it."""
+"""After this time a message is enqueued again, if the queue has lost it."""
 
 
 def backoff_s(failures: int, interval_s: int) -> int:
@@ -36,7 +36,7 @@ def backoff_s(failures: int, interval_s: int) -> int:
 
 
 def next_turn(row: SensorRow, after: datetime) -> datetime:
-    """The first multiple of its interval after an instant, shifted by what its name gives."""
+    """The first multiple of its interval after an instant, shifted by a hash of its name."""
     interval_s = interval_of(row)
     shift = zlib.crc32(row.sensor_id.encode()) % interval_s
     seconds = int(after.replace(tzinfo=UTC).timestamp())
@@ -54,9 +54,7 @@ class SensorAgenda:
         """Those that are evaluated: neither paused nor removed."""
         self._pending: dict[str, dict[str, int]] = {}
         """By sensor, the positions of messages that wait, by their ids."""
-        self._next: dict[str, datetime] = {}
-        self._heap: list[tuple[datetime, str]] = []
-        """An entry that differs from `_next` is of before, and does not count."""
+        self._times = DueTimes()
         self._watching: set[str] = set()
         """Sensors of assets of this workspace."""
         self._sent_at: dict[str, datetime] = {}
@@ -91,69 +89,54 @@ class SensorAgenda:
             self._plan(key)
 
     def versions_changed(self) -> None:
-        """Something was materialized in this workspace."""
+        """There is a new version in this workspace."""
         for key in self._watching:
             row = self.rows[key]
             at = self._sent_at.get(key, row.since) + timedelta(seconds=row.interval_s)
-            if not row.failures and at < self._next.get(key, datetime.max):
-                self._set(key, at)
+            if not row.failures and at < (self._times.of(key) or datetime.max):
+                self._times.put(key, at)
 
     def _plan(self, key: str) -> None:
         row = self.rows.get(key)
-        self._next.pop(key, None)
-        if row is None or (row.kind == "webhook" and key not in self._pending):
-            return
+        self._times.put(key, None if row is None else self._due_by_itself(row))
+
+    def _due_by_itself(self, row: SensorRow) -> datetime | None:
+        if row.kind == "webhook" and row.sensor_id not in self._pending:
+            return None
         at = row.last_evaluation_at
         if row.failures and at is not None:
-            wait_s = backoff_s(row.failures, interval_of(row))
-            self._set(key, at + timedelta(seconds=wait_s))
-        elif row.kind == "webhook" or row.at_once or at is None:
-            self._set(key, row.since)
-        else:
-            self._set(key, next_turn(row, at))
-
-    def _set(self, key: str, at: datetime) -> None:
-        self._next[key] = at
-        heapq.heappush(self._heap, (at, key))
+            return at + timedelta(seconds=backoff_s(row.failures, interval_of(row)))
+        if row.kind == "webhook" or row.at_once or at is None:
+            return row.since
+        return next_turn(row, at)
 
     # -- what is due ---------------------------------------------------------------------
 
     def due(self, now: datetime) -> list[SensorRow]:
         """Sensors to evaluate now. Each is due until it was `sent`."""
-        rows = []
-        while (at := self.next_due()) is not None and at <= now:
-            _, key = heapq.heappop(self._heap)
-            rows.append(self.rows[key])
-        for row in rows:
-            heapq.heappush(self._heap, (self._next[row.sensor_id], row.sensor_id))
-        return rows
+        return [self.rows[key] for key in self._times.due(now)]
 
     def sent(self, row: SensorRow, now: datetime) -> None:
-        """Its evaluation is with the queue; the next one is due at its next turn.
+        """Its evaluation was enqueued; the next one is due at its next turn.
 
-        One that is due at once is sent again soon, until an evaluation is recorded: the queue may
-        have had an older one of it, which has no effect any more.
+        One that is due at once is enqueued again soon, until an evaluation is recorded: the queue
+        may have had an older message, which has no effect any more.
         """
         key = row.sensor_id
         self._sent_at[key] = now
         if row.at_once:
-            self._set(key, min(next_turn(row, now), now + timedelta(seconds=RESEND_S)))
+            self._times.put(key, min(next_turn(row, now), now + timedelta(seconds=RESEND_S)))
         elif key in self._watching and not row.failures:
-            self._set(key, max(next_turn(row, now), now + QUIET))  # or when something is new
+            self._times.put(key, max(next_turn(row, now), now + QUIET))  # or when something is new
         else:
-            self._set(key, next_turn(row, now))
+            self._times.put(key, next_turn(row, now))
 
     def postpone(self, row: SensorRow, now: datetime) -> None:
-        """It cannot be sent now, and is due again soon."""
-        self._set(row.sensor_id, now + timedelta(seconds=RESEND_S))
+        """It cannot be enqueued now, and is due again soon."""
+        self._times.put(row.sensor_id, now + timedelta(seconds=RESEND_S))
 
     def next_due(self) -> datetime | None:
-        while self._heap:
-            at, key = self._heap[0]
-            if self._next.get(key) == at:
-                return at
-            heapq.heappop(self._heap)
-        return None
+        return self._times.first()
 
     def next_message(self, sensor: str) -> str:
         """The id of the message that has waited longest; empty if there is none."""

@@ -33,20 +33,20 @@ class SensorCommands:
         self._actor = actor
 
     def pause(self, sensor: str, *, reason: str = "") -> Acknowledged:
-        """It is not evaluated until it is resumed, whatever is deployed."""
+        """It is not evaluated until it is resumed. Deployments do not resume it."""
         return self._execute(SensorPaused(sensor_id=self._id(sensor), reason=reason))
 
     def resume(self, sensor: str) -> Acknowledged:
         return self._execute(SensorResumed(sensor_id=self._id(sensor)))
 
     def reset(self, sensor: str, *, cursor: str = "", reason: str = "") -> Acknowledged:
-        """Go on from another cursor, an empty one by default."""
+        """Set the cursor, by default to an empty one."""
         if len(cursor.encode("utf-8", "replace")) > MAX_CURSOR_BYTES:
             raise Invalid(f"the cursor is longer than {MAX_CURSOR_BYTES:,} bytes")
         return self._execute(SensorReset(sensor_id=self._id(sensor), cursor=cursor, reason=reason))
 
     def push(self, sensor: str, message_id: str, payload: str = "") -> Pushed:
-        """Give a message to a webhook sensor. The same id again changes nothing."""
+        """Push a message to a webhook sensor. A repeated id changes nothing."""
         size = len(message_id.encode("utf-8", "replace"))
         if not 1 <= size <= MAX_MESSAGE_ID_BYTES or not message_id.isprintable():
             raise Invalid(

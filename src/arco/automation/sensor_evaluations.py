@@ -1,4 +1,4 @@
-"""The fold of a sensor's evaluations: what is taken of an answer, and what a failure leaves."""
+"""The fold of a sensor's evaluations: accepted answers, and failures."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from servo.errors import Invalid
 replace = msgspec.structs.replace
 
 MAX_ATTEMPTS = 5
-"""A message with which the function fails so often is given up, so that others have their turn."""
+"""After this many failures a message is FAILED, so that others are processed."""
 LISTED = 20
 CURSOR_CHARS = 200
 TEXT_CHARS = 4_000
 
 
 class EvaluationRecorded(Payload, frozen=True, kw_only=True):
-    """Derived: an evaluation was taken."""
+    """Derived: an evaluation was accepted."""
 
     TYPE: ClassVar[str] = "automation.evaluation_recorded"
     row: SensorEvaluationRow
@@ -96,7 +96,7 @@ def evaluate(rows: Rows, fact: Fact, e: SensorEvaluated) -> Iterator[Change]:
         text = f"its answer cannot be read: {unreadable}"
         yield from _fail(fact, row, e, EvaluationError(code="answer", message=text), message)
         return
-    taken = replace(
+    evaluated = replace(
         after(row, fact),
         cursor=row.cursor if answer.cursor is None else answer.cursor,
         skip_reason="" if answer.runs else answer.skip_reason[:TEXT_CHARS],
@@ -104,15 +104,15 @@ def evaluate(rows: Rows, fact: Fact, e: SensorEvaluated) -> Iterator[Change]:
         went_well=answer.more,
         waiting=row.waiting - (message is not None),
     )
-    yield Put(SENSORS, taken)
+    yield Put(SENSORS, evaluated)
     yield from recovered(row)
     if message is not None:
-        yield Put(SENSOR_MESSAGES, dealt_with(message, fact, taken.number))
-    yield from ask(fact, taken, e, answer)
+        yield Put(SENSOR_MESSAGES, dealt_with(message, fact, evaluated.number))
+    yield from ask(fact, evaluated, e, answer)
 
 
 def recovered(row: SensorRow) -> Iterator[Change]:
-    """What is heard when failures of a sensor are over. It has no effect if there were none."""
+    """The fact that failures of a sensor are over. It has no effect if there were none."""
     if not is_well(row):
         yield Emit(AutomationRecovered(kind=_kind(row), name=row.sensor_id))
 

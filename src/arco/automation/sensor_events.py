@@ -6,7 +6,7 @@
 | | SensorMessagePushed | people, and programs that push |
 | facts | SensorEvaluated | workers |
 
-That a sensor is new, differs or has left is said by deployments, as derived facts.
+Declarations, changes and removals are derived facts of deployments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SensorResumed(AutomationCommand, frozen=True, kw_only=True):
 
 
 class SensorReset(AutomationCommand, frozen=True, kw_only=True):
-    """The sensor goes on from another cursor. Evaluations that are under way do not count."""
+    """The cursor of a sensor is set. Running evaluations do not count."""
 
     TYPE: ClassVar[str] = "automation.sensor_reset"
     sensor_id: str
@@ -49,7 +49,7 @@ class SensorReset(AutomationCommand, frozen=True, kw_only=True):
 
 
 class SensorMessagePushed(AutomationCommand, frozen=True, kw_only=True):
-    """Somebody pushed a message to a webhook sensor. Of one id, the first one counts."""
+    """A message was pushed to a webhook sensor. The first one with an id counts."""
 
     TYPE: ClassVar[str] = "automation.sensor_message_pushed"
     sensor_id: str
@@ -66,10 +66,10 @@ class EvaluationError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class SensorEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker has evaluated a sensor: its answer, or why there is none.
+    """A worker has evaluated a sensor: its answer, or the error.
 
-    The fold takes it if the sensor is still where the evaluation started from: its number of
-    recorded evaluations and its cursor are the same.
+    The fold accepts it if the sensor's number of recorded evaluations and its cursor are still
+    those that the evaluation started from.
     """
 
     TYPE: ClassVar[str] = "automation.sensor_evaluated"

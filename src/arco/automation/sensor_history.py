@@ -1,6 +1,6 @@
-"""The fold of evaluations: what each asked for, and how much of it an older key swallowed.
+"""The fold of evaluations: the requests of each, and how many were merged by their key.
 
-It comes after the fold of run keys, which says what became of the requests.
+It comes after the fold of run keys, which decides about the requests.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class SensorReader:
 
     def sensors(self, *, removed: bool = False) -> list[SensorRow]:
         rows = self.snapshot.all(SENSORS)
-        kept = [row for row in rows if removed or row.status != SensorStatus.REMOVED]
-        return sorted(kept, key=lambda row: row.sensor_id)
+        chosen = [row for row in rows if removed or row.status != SensorStatus.REMOVED]
+        return sorted(chosen, key=lambda row: row.sensor_id)
 
     def sensor(self, text: str) -> SensorRow:
         """A sensor by `project/name`, or by its name where that is enough."""
@@ -35,17 +35,17 @@ class SensorReader:
         if row is not None:
             return row
         rows = self.sensors(removed=True)
-        gone = {row.sensor_id: row for row in rows if row.status == SensorStatus.REMOVED}
-        active = {row.sensor_id: row for row in rows if row.sensor_id not in gone}
-        return by_name("sensor", text, active, gone)
+        removed = {row.sensor_id: row for row in rows if row.status == SensorStatus.REMOVED}
+        active = {row.sensor_id: row for row in rows if row.sensor_id not in removed}
+        return by_name("sensor", text, active, removed)
 
     def evaluations(self, sensor: SensorRow, limit: int) -> list[SensorEvaluationRow]:
         """The newest that were recorded."""
         chosen: list[SensorEvaluationRow] = []
         table = SENSOR_EVALUATIONS
         for rows, rest_before in newest_first(self.snapshot, table, sensor.sensor_id):
-            taken = rows.take(pc.select_k_unstable(rows, limit, [("number", "descending")]))
-            chosen += table.rows_of(taken)
+            page = rows.take(pc.select_k_unstable(rows, limit, [("number", "descending")]))
+            chosen += table.rows_of(page)
             chosen.sort(key=lambda row: row.number, reverse=True)
             if rest_before is None or len(chosen) >= limit:
                 break

@@ -1,4 +1,4 @@
-"""The tables of sensors: where each of them is, what was pushed to it, and what it asked for."""
+"""The tables of sensors: their cursors, messages, and evaluations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from servo.contract.manifest import SensorKind
 
 EVALUATIONS_KEPT_HOT = timedelta(days=2)
 MESSAGE_IDS_KEPT = timedelta(days=30)
-"""So long after it was dealt with, the id of a message is not taken again."""
+"""How long the id of a processed message is refused."""
 
 
 class SensorStatus(StrEnum):
     ACTIVE = "ACTIVE"
     ERROR = "ERROR"
-    """Its last evaluation failed. It is evaluated again, less and less often."""
+    """Its last evaluation failed. It is evaluated again, with increasing pauses."""
     PAUSED = "PAUSED"
     REMOVED = "REMOVED"
     """No deployment of its project has it now. Its cursor and a pause are kept."""
@@ -32,7 +32,7 @@ class MessageState(StrEnum):
 class EvaluationState(StrEnum):
     REQUESTED = "REQUESTED"
     SKIPPED = "SKIPPED"
-    """It asked for nothing."""
+    """It requested nothing."""
     FAILED = "FAILED"
     """It changed nothing."""
 
@@ -49,7 +49,7 @@ class SensorRow(Row, frozen=True):
     """How many evaluations and resets were recorded. With the cursor, what an evaluation starts
     from."""
     last_evaluation_at: datetime | None
-    """Of the last one that is recorded: one without effect is not."""
+    """Of the last recorded one; evaluations without effect are not recorded."""
     selection: list[str]
     interval_s: int
     definition: str
@@ -59,11 +59,11 @@ class SensorRow(Row, frozen=True):
     error: str
     hint: str
     skip_reason: str
-    """Of the last evaluation that asked for nothing."""
+    """Of the last evaluation that requested nothing."""
     at_once: bool
     """It does not wait for its interval: it was declared or reset, or there is more to see."""
     waiting: int
-    """Messages that were not dealt with yet."""
+    """Messages that were not processed yet."""
     deployment_id: str
     """The one that last changed it, or removed it."""
     since: datetime
@@ -85,16 +85,16 @@ class SensorMessageRow(Row, frozen=True):
     message_id: str
     state: MessageState
     payload: str
-    """Until it was dealt with."""
+    """Until it was processed."""
     position: int
-    """In the log: messages are dealt with in this order."""
+    """In the log: messages are processed in this order."""
     attempts: int
     error: str
     pushed_at: datetime
     pushed_by: str
     decided_at: datetime | None
     number: int
-    """The evaluation that dealt with it."""
+    """The evaluation that processed it."""
 
 
 class SensorEvaluationRow(Row, frozen=True):
@@ -102,7 +102,7 @@ class SensorEvaluationRow(Row, frozen=True):
     number: int
     state: EvaluationState
     requests: int
-    """How many runs it asked for, those that were merged or refused included."""
+    """How many runs it requested, including merged and refused ones."""
     merged: int
     """Those among them whose key was used before."""
     refused: int
@@ -111,7 +111,7 @@ class SensorEvaluationRow(Row, frozen=True):
     keys_added: int
     """Keys of dynamic partitions."""
     reason: str
-    """Why it asked for nothing, what failed, or why requests were merged or refused."""
+    """Why it requested nothing, what failed, or why requests were merged or refused."""
     hint: str
     error_code: str
     cursor: str

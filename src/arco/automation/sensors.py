@@ -1,9 +1,8 @@
 """The fold of sensors: one key for each.
 
 An evaluation counts if the sensor is still where it started from: compare and set. Then cursor,
-requests, new partition keys and skip reason are taken together; if one part of the answer is
-invalid, none is, and the evaluation has failed. Whoever reports an evaluation again, or too late,
-changes nothing.
+requests, new partition keys and skip reason are accepted together; if one part of the answer is
+invalid, none is, and the evaluation has failed. Repeated and late reports change nothing.
 """
 
 from __future__ import annotations
@@ -77,12 +76,12 @@ def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
     )
     old = rows.get(SENSORS, row.sensor_id)
     if old is not None:
-        goes_on = _place(definition_of(old)) == _place(sensor)
+        continues = _place(definition_of(old)) == _place(sensor)
         row = replace(
             row,
             status=SensorStatus.ACTIVE if old.paused_at is None else SensorStatus.PAUSED,
-            cursor=old.cursor if goes_on else "",
-            number=old.number + (not goes_on),
+            cursor=old.cursor if continues else "",
+            number=old.number + (not continues),
             last_evaluation_at=old.last_evaluation_at,
             waiting=old.waiting,
             paused_at=old.paused_at,
@@ -96,7 +95,7 @@ def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
 
 
 def _place(sensor: DeployedSensor) -> tuple[str, ...]:
-    """What the cursor is about: where it differs, there is nothing to go on from."""
+    """What the cursor refers to: if this differs, the cursor is reset."""
     return sensor.type, sensor.url, sensor.pattern, sensor.asset, sensor.workspace
 
 
@@ -170,7 +169,7 @@ def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
         yield _unknown(fact, e.sensor_id)
         return
     is_paused = row.status == SensorStatus.PAUSED
-    anew = replace(
+    reset_row = replace(
         row,
         status=row.status if is_paused else SensorStatus.ACTIVE,
         went_well=is_well(row),
@@ -182,7 +181,7 @@ def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
         skip_reason="",
         at_once=True,
     )
-    yield Put(SENSORS, anew)
+    yield Put(SENSORS, reset_row)
     yield applied(fact)
 
 
@@ -225,7 +224,7 @@ def _answers_itself(row: SensorRow) -> bool:
 
 
 def _with_waiting(rows: Rows, fact: Fact, row: SensorRow) -> Iterator[Change]:
-    """The row; messages that waited for a sensor without a function ask for their runs."""
+    """The row; messages that waited for a sensor without a function request their runs."""
     if not row.waiting or not _answers_itself(row):
         yield Put(SENSORS, row)
         return
@@ -238,7 +237,7 @@ def _with_waiting(rows: Rows, fact: Fact, row: SensorRow) -> Iterator[Change]:
 def _answer_itself(
     fact: Fact, row: SensorRow, messages: list[SensorMessageRow]
 ) -> Iterator[Change]:
-    """Without a function, each message asks for one run."""
+    """Without a function, each message requests one run."""
     if messages:
         yield from recovered(row)
     for message in messages:

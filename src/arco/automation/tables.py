@@ -16,7 +16,7 @@ class ScheduleState(StrEnum):
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
     REMOVED = "REMOVED"
-    """No deployment of its project has it now. A pause from before holds when it comes back."""
+    """No deployment of its project has it now. An earlier pause stays when it returns."""
 
 
 class TickState(StrEnum):
@@ -24,7 +24,7 @@ class TickState(StrEnum):
     SKIPPED = "SKIPPED"
     MISSED = "MISSED"
     FAILED = "FAILED"
-    """It fired, and its request was refused. Worked out when it is read."""
+    """It fired, and its request was refused. Computed by readers."""
 
 
 class ScheduleRow(Row, frozen=True):
@@ -45,15 +45,14 @@ class ScheduleRow(Row, frozen=True):
     deployment_id: str
     """The one that last changed it, or removed it."""
     since: datetime
-    """Ticks up to then are none of its own: it was declared, its cron was changed, or it was
-    resumed at that time."""
+    """When it was declared, changed or resumed: ticks up to then do not count."""
     last_tick: str
     last_scheduled_at: datetime | None
     paused_at: datetime | None
     paused_by: str
     pause_reason: str
     catchup_once: Catchup | None
-    """What holds instead of `catchup` for the ticks of a pause that has ended."""
+    """Replaces `catchup` for the ticks of a pause that has ended."""
     timing_number: int
     """How many cron expressions or time zones it has had. From the second on it is part of the
     names of ticks: one wall time may then be due twice."""
@@ -65,7 +64,7 @@ class ScheduleRow(Row, frozen=True):
 
     @property
     def done_until(self) -> datetime:
-        """Ticks up to then have been dealt with."""
+        """Ticks up to then have been handled."""
         last = self.last_scheduled_at
         return self.since if last is None else max(self.since, last)
 
@@ -83,7 +82,7 @@ class ScheduleTickRow(Row, frozen=True):
 
 
 class BackfillRow(Row, frozen=True):
-    """A backfill, however many partitions it has: what it runs, and how far it has asked."""
+    """A backfill: its definition, and how many chunks it has requested."""
 
     backfill_id: str
     state: BackfillState
@@ -102,11 +101,11 @@ class BackfillRow(Row, frozen=True):
     round: int
     """1, and one more with each retry."""
     step: int
-    """How often chunks were asked for."""
+    """How often chunks were requested."""
     next_chunk: int
-    """Chunks before it have been asked for, once at least."""
+    """Chunks before it have been requested at least once."""
     again: list[int]
-    """Chunks to ask for again, before others: as spans."""
+    """Chunks to request again, before others: as spans."""
     asked: int
     """How many requests it has made."""
     reason: str
@@ -118,7 +117,7 @@ class BackfillRow(Row, frozen=True):
 
 
 class BackfillRunRow(Row, frozen=True):
-    """A chunk that was asked for, and its newest run."""
+    """A requested chunk, and its newest run."""
 
     backfill_id: str
     chunk_index: int
@@ -139,20 +138,20 @@ class BackfillRunRow(Row, frozen=True):
 
 
 class BackfillProgressRow(Row, frozen=True):
-    """What became of a backfill's chunks so far, added up."""
+    """The total results of a backfill's chunks so far."""
 
     backfill_id: str
     round: int
     ended: int
     """How many requests of it have ended."""
     chunks_bad: int
-    """Chunks that failed or were cancelled, and are not to be asked for again."""
+    """Chunks that failed or were cancelled, and are not requested again."""
     chunks_skipped: int
     succeeded: int
     reused: int
     failed: int
     skipped: int
-    """Partitions that did not run because something above them failed."""
+    """Partitions that were skipped because an upstream task failed."""
     cancelled: int
 
 

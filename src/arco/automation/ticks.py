@@ -4,8 +4,8 @@ The rules are Debian's. A time of day that a clock change skips is due once, at 
 gap; one that it repeats is due once, the first time. Expressions of intervals, whose minute or
 hour begins with `*`, follow real time: `0 * * * *` is due 23 or 25 times on such a day.
 
-A tick is named by its schedule and its wall time. Machines whose zone data differ give one
-tick one name, though they place it at different instants.
+A tick is named by its schedule and its wall time. Machines with different zone data use the same
+name for a tick, at different instants.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def next_tick(cron: str, timezone: str, after: datetime) -> Tick | None:
 def due(cron: str, timezone: str, after: datetime, until: datetime, limit: int) -> Due:
     """The newest ticks, `limit` at most, after one instant and up to another.
 
-    What it costs follows `limit`, not how long ago the last tick was.
+    The cost depends on `limit`, not on the time since the last tick.
     """
     window = FIRST_WINDOW
     while True:

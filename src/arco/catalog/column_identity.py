@@ -1,4 +1,4 @@
-"""Who is who among the columns of two schemas: by name, by a rename, or by a former name."""
+"""Matches the columns of two schemas: by name, by a rename, or by a former name."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ColumnRename(msgspec.Struct, frozen=True):
 
 
 def governed_renames(columns: Iterable[SchemaColumn], rows: Iterable[ColumnRow]) -> dict[str, str]:
-    """New names by old ones, of columns of a version that are to be called otherwise.
+    """New names by old ones, for the governed renames of a version's columns.
 
-    A column that is said to be personal or sensitive, or not to be, has its own name here: what
-    was said must not be taken for said of a column that takes its place.
+    A classified column is mapped to its own name, so that its classification is not inferred for
+    another column in its place.
     """
     by_id = {row.column_id: row for row in rows}
     renames: dict[str, str] = {}
@@ -72,13 +72,13 @@ def identified(
         if pair.rename is not None
     ]
     former = _former_names(rows, asset_id, existing) if matching.added else {}
-    taken = set(ids.values())
+    used = set(ids.values())
     for ordinal, each in enumerate(columns):
         if each.name in ids:
             continue
         id = former.get(each.name, "")
-        ids[each.name] = id if id and id not in taken else column_id(fact.id, ordinal)
-        taken.add(ids[each.name])
+        ids[each.name] = id if id and id not in used else column_id(fact.id, ordinal)
+        used.add(ids[each.name])
     return tuple(replace(each, column_id=ids[each.name]) for each in columns), renames
 
 
@@ -97,7 +97,7 @@ def rename_rows(
         earlier = renames_of(rows, asset_id, rename.column_id)
         last = earlier[-1] if earlier else None
         if last is not None and last.new_name == rename.new and not last.changed_in_version:
-            # Somebody had said so.
+            # A governed rename.
             yield replace(last, changed_in_version=version, in_data_at=fact.received_at)
         elif last is None or (last.old_name, last.new_name) != (rename.old, rename.new):
             row = rename_row(fact, asset_id, rename, len(earlier), version)

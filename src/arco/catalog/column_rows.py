@@ -1,4 +1,4 @@
-"""The rows of an asset's columns: what is declared, what is there, and how the two differ."""
+"""The rows of an asset's columns: declared, actual, and the difference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INACTIVE_KEPT = 1_000
 
 
 def column_id(event_id: str, ordinal: int) -> str:
-    """Stable for ever: it survives renames, and is never given twice."""
+    """A permanent id: it survives renames, and is never reused."""
     return "col_" + hashlib.sha256(f"{event_id}:{ordinal}".encode()).hexdigest()[:16]
 
 
@@ -36,12 +36,12 @@ def show_actual(
     registry: SchemaRegistryRow,
     version: SchemaVersionRow,
 ) -> Iterator[Change]:
-    """Make the rows of columns those of a version, instead of the registry's current one."""
+    """Update the rows of columns to a version, instead of the registry's current one."""
     asset_id, number, columns = registry.asset_id, version.version, version.decoded_columns()
-    rest = {row.column_id: row for row in rows.scan(COLUMNS, asset_id)}
-    ids = set(rest)
+    remaining = {row.column_id: row for row in rows.scan(COLUMNS, asset_id)}
+    ids = set(remaining)
     for ordinal, each in enumerate(columns):
-        row = rest.pop(each.column_id, None) or new_column(
+        row = remaining.pop(each.column_id, None) or new_column(
             fact, (asset_id, each.column_id), Column(name=each.name, type=""), ordinal, "", UNSAID
         )
         actual = replace(
@@ -59,23 +59,23 @@ def show_actual(
         )
         yield from put_column(fact, row, actual, touch=row.column_id not in ids)
     names = [each.name for each in columns]
-    yield from _forget_oldest(rows, fact, asset_id, rest.values())
-    for row in rest.values():
+    yield from _forget_oldest(rows, fact, asset_id, remaining.values())
+    for row in remaining.values():
         lacks = bool(row.declared_by) and not is_inside(row.name, names)
-        gone = replace(
+        inactive = replace(
             row,
             actual_type="",
             last_version=registry.current if row.actual_type else row.last_version,
             lacking_version=number if lacks else 0,
             status="Active" if row.declared_by else "Inactive",
         )
-        yield from put_column(fact, row, gone)
+        yield from put_column(fact, row, inactive)
 
 
 def _forget_oldest(
     rows: Rows, fact: Fact, asset_id: str, columns: Iterable[ColumnRow]
 ) -> Iterator[Change]:
-    """Of an asset whose columns come and go without end, the oldest are forgotten."""
+    """Delete the oldest inactive columns of an asset with very many."""
     inactive = [row for row in columns if row.status == "Inactive"]
     if len(inactive) <= INACTIVE_KEPT:
         return
@@ -95,7 +95,7 @@ def is_inside(name: str, columns: Sequence[str]) -> bool:
 def put_column(
     fact: Fact, before: ColumnRow, after: ColumnRow, *, touch: bool = False
 ) -> Iterator[Change]:
-    """A column with what follows from the rest of it, if that is not as it was."""
+    """Put a column with its computed fields, if it changed."""
     if not after.declared_by and after.actual_type:
         after = replace(after, type=after.actual_type, nullable=after.actual_nullable)
     after = replace(after, difference=_difference(after))
@@ -104,7 +104,7 @@ def put_column(
 
 
 def _difference(row: ColumnRow) -> str:
-    """How what is declared and what is there differ."""
+    """The difference between the declared and the actual column."""
     if row.status == "Inactive":
         return ""
     if not row.declared_by:
@@ -129,7 +129,7 @@ def new_column(
     declared_by: DeclaredBy,
     governed: Mapping[str, Any],
 ) -> ColumnRow:
-    """A column by the ids of its asset and its own, with what code and people say of it."""
+    """A new row of a column."""
     return ColumnRow(
         asset_id=key[0],
         column_id=key[1],

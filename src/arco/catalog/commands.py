@@ -1,7 +1,7 @@
-"""Changing the catalog: each method validates, and has one command decided (Tier 1).
+"""Changes of the catalog: each method validates, appends one command and waits (Tier 1).
 
-Names become ids on the snapshot that Tier 1 provides: for a request that is repeated
-under its idempotency key, that is the one from before it was decided the first time.
+Names become ids on the snapshot that Tier 1 provides: for a repeated idempotency key, that is the
+snapshot before the first decision.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class ColumnChanges(TypedDict, total=False):
 
 
 class CatalogCommands:
-    """`declared` finds what the code that is deployed says of an asset.
+    """`declared` looks up the declaration of an asset in deployed code.
 
-    What code declares is not renamed or dropped here: the catalog would have other names
-    than the code for good.
+    Declared assets are not renamed or dropped here: the catalog and the code would have different
+    names.
     """
 
     def __init__(
@@ -176,17 +176,18 @@ class CatalogCommands:
         key: AssetKey | str,
         column: str,
         *,
+        expected_version: int | None = None,
         idempotency_key: str = "",
         **changes: Unpack[ColumnChanges],
     ) -> Acknowledged:
         """Change a column, found by its name; `name` renames it. Its id stays."""
         key = _key(key)
-        given = {field: value for field, value in changes.items() if value is not None}
-        _columns([msgspec.convert({"name": column, "type": "unchanged"} | given, events.Column)])
+        fields = {field: value for field, value in changes.items() if value is not None}
+        _columns([msgspec.convert({"name": column, "type": "unchanged"} | fields, events.Column)])
 
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
-            if given.get("name", column) != column:
+            if fields.get("name", column) != column:
                 self._check_column_not_declared(at, key, column)
                 _check_not_in_data(key, row)
             return events.ColumnUpdated(
@@ -194,6 +195,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
+                expected_version=expected_version,
                 **changes,
             )
 
@@ -206,13 +208,14 @@ class CatalogCommands:
         new_name: str,
         *,
         reason: str = "",
+        expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
-        """Say that a column has another name: from the next output on that has the new one.
+        """Rename a column, from the next output with the new name on.
 
-        Of a column that left when another one came, say that they are the same. Its id, and all
-        it has, stay. With a reason, the rename is accepted, although readers know the old name.
-        What code declares is renamed there.
+        If one column was removed and another one added, this states that they are the same. Its id
+        and metadata stay. With a reason, the rename is an accepted break for readers. Declared
+        columns are renamed in code.
         """
         key = _key(key)
         check_column_name(new_name)
@@ -234,12 +237,18 @@ class CatalogCommands:
                 column_name=column,
                 new_name=new_name,
                 reason=reason,
+                expected_version=expected_version,
             )
 
         return self._do(build, idempotency_key)
 
     def drop_column(
-        self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         key = _key(key)
 
@@ -251,6 +260,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
+                expected_version=expected_version,
             )
 
         return self._do(build, idempotency_key)
@@ -282,7 +292,7 @@ class CatalogCommands:
 
 
 def _in_namespace(namespace: str, payload: Payload) -> Build:
-    """The payload, where the namespace is there; NotFound with a suggestion otherwise."""
+    """The payload, if the namespace exists. Raises NotFound with a suggestion."""
 
     def build(at: CatalogReader) -> Payload:
         at.namespace(namespace)
@@ -301,7 +311,7 @@ def _check_not_in_data(key: AssetKey, row: ColumnRow) -> None:
 
 
 def _any_column(at: CatalogReader, key: AssetKey, name: str) -> ColumnRow:
-    """A column by its name, also one that is not there any more."""
+    """A column by its name, also an inactive one."""
     rows = SchemaReader(at.snapshot).columns(at.asset_id(key))
     for row in rows:
         if row.name == name:

@@ -1,8 +1,8 @@
-"""Breaches: outputs that are not what a contract promises, and data that is not fresh in time.
+"""Breaches: outputs that violate a contract, and stale data.
 
-A breach is open until an output of the same partition keeps the contract, somebody decides about
-the output that is held, or another version of the contract takes effect. Of stale data it is open
-until all of the asset is fresh.
+A breach is open until an output of the same partition keeps the contract, the held output is
+decided, or another version of the contract takes effect. For stale data it is open until the whole
+asset is fresh.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _keep(rows: Rows, fact: Fact, row: ContractRow, e: ContractEvaluated) -> Ite
 def _breach(
     rows: Rows, fact: Fact, row: ContractRow, breach: ContractBreachRow
 ) -> Iterator[Change]:
-    """A breach takes the place of an open one of the same kind of the same partition."""
+    """A breach replaces an open one of the same kind and partition."""
     replaced = [
         each
         for each in _open(rows, row)
@@ -107,7 +107,7 @@ def decide(rows: Rows, fact: Fact, e: HeldSchemaDecided) -> Iterator[Change]:
 
 
 def judge_freshness(rows: Rows, fact: Fact, e: AssetNotice) -> Iterator[Change]:
-    """Told of every asset that has become stale, or is fresh again."""
+    """Handles assets that became stale or fresh."""
     row = rows.get(CONTRACTS, e.asset_id) if e.topic == "freshness" else None
     spec = None if row is None else row.decoded().freshness
     if row is None or spec is None:
@@ -169,7 +169,7 @@ def _end(
 def end_all(
     rows: Rows, fact: Fact, row: ContractRow, outcome: BreachOutcome, reason: str
 ) -> Iterator[Change]:
-    """Whoever calls this has another row of the contract to put."""
+    """End all open breaches. The caller puts the contract's row."""
     ended = _open(rows, row)
     for each in ended:
         yield Put(CONTRACT_BREACHES, _ended(fact, each, outcome, reason))
@@ -195,7 +195,7 @@ def _notices(
     run_id: str = "",
     code: str = "",
 ) -> Iterator[Emit]:
-    """To both sides: the asset itself, with its contract's addresses, and those that read it."""
+    """Notices to the asset itself, with its contract's addresses, and to its readers."""
     yield Emit(
         AssetNotice(
             asset_id=row.asset_id,

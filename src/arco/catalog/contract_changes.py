@@ -52,7 +52,7 @@ class ContractChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 def contract_changes(
     old: ContractStatement, new: ContractStatement, renames: Mapping[str, str] | None = None
 ) -> tuple[ContractChange, ...]:
-    """`renames` are those of the asset's columns; the new contract may say more of them."""
+    """`renames` are those of the asset's columns; the new contract may add others."""
     return tuple(_changes(old, new, renames or {}))
 
 
@@ -74,11 +74,11 @@ def _changes(
     for name in WORDS:
         if getattr(old, name) != getattr(new, name):
             yield ContractChange("words", name, f"{name} was changed")
-    gone = [each for each in old.consumers if each not in new.consumers]
-    came = [each for each in new.consumers if each not in old.consumers]
-    for each in gone:
+    removed = [each for each in old.consumers if each not in new.consumers]
+    added = [each for each in new.consumers if each not in old.consumers]
+    for each in removed:
         yield ContractChange("words", "consumers", f"{each} is no consumer any more")
-    for each in came:
+    for each in added:
         yield ContractChange("words", "consumers", f"{each} is a consumer")
 
 
@@ -108,7 +108,7 @@ def _check_changes(old: Sequence[Check], new: Sequence[Check]) -> Iterator[Contr
 
 
 def substance(check: Check) -> bytes:
-    """What a check asks, whatever it is called."""
+    """The content of a check, without its name."""
     parts = (check.kind, check.columns, check.params, check.phase)
     return msgspec.json.encode(parts, order="sorted")
 
@@ -129,7 +129,7 @@ def _freshness_change(
 
 
 def _promised_age(spec: FreshnessSpec | None) -> tuple[int, str, str] | None:
-    """Whether a stale asset asks for a run is no matter of its consumers."""
+    """The promised age, without `request_run`, which does not concern consumers."""
     return None if spec is None else (spec.max_age_s, spec.cron, spec.timezone)
 
 

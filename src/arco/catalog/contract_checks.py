@@ -1,7 +1,7 @@
-"""What a contract promises of values, as checks of an output.
+"""The promises of a contract about values, as checks of an output.
 
-They go with the asset's own checks, so that one pass looks at all of them. A check that the asset
-has itself is not evaluated twice: it stands for the contract's too.
+They are evaluated with the asset's own checks, in one pass. A check that the asset has itself is
+not evaluated twice: its result counts for the contract too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ replace = msgspec.structs.replace
 
 
 def contract_checks(contract: ContractStatement, excused: Collection[str] = ()) -> list[Check]:
-    """All of them, without those of columns whose break somebody has accepted."""
+    """All of them, without those of columns with an accepted break."""
     return [
         replace(check, contract=contract.version)
         for check in _checks(contract)

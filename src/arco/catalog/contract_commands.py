@@ -27,7 +27,7 @@ MAX_COLUMNS = 5_000
 
 
 class ContractCommands:
-    """`declared` finds what the code that is deployed says of an asset."""
+    """`declared` looks up the declaration of an asset in deployed code."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class ContractCommands:
         self._actor = actor
 
     def check(self, snapshot: Snapshot, contract: ContractStatement) -> ContractRow | None:
-        """What `set` would raise; the contract that there is. Changes nothing.
+        """Validate a contract as `set` does; returns the current one. Changes nothing.
 
-        Invalid for what is no contract, names an unknown column or consumer, has a version that
-        does not fit, or is declared in code.
+        Raises Invalid for an invalid contract, an unknown column or consumer, a wrong version, or a
+        contract that is declared in code.
         """
         key = contract.name
         ContractVersion.parse(contract.version)
@@ -101,7 +101,7 @@ class ContractCommands:
         expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
-        """Take back a contract that a command has declared. Its history stays."""
+        """Withdraw a contract that a command has declared. Its history stays."""
         key = AssetKey.parse(asset)
         if not reason.strip():
             raise Invalid("the reason is empty", hint="say why with --reason")
@@ -120,7 +120,7 @@ class ContractCommands:
     def _check_columns(
         self, snapshot: Snapshot, asset_id: str, contract: ContractStatement
     ) -> None:
-        """Of an asset whose columns are known, by code or by what came out."""
+        """Compare with the asset's columns, if they are known by code or by an output."""
         rows = snapshot.rows(COLUMNS, asset_id)
         names = {row.name for row in rows if row.status == "Active"}
         if not names:

@@ -1,7 +1,7 @@
 """What can happen to the contract of an asset.
 
-A contract belongs to who declares it. That of code follows deployments; a command changes only
-one that a command has declared.
+A contract has one source. That of code changes with deployments; a command changes only one that a
+command has declared.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class ContractSet(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True)
     name: str
     contract: ContractStatement
     consumer_ids: dict[str, str] = {}
-    """By their keys, who the consumers are that are assets."""
+    """The ids of consumers that are assets, by key."""
     expected_version: int | None = None
     """Of the contract's row."""
 
 
 class ContractWithdrawn(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True):
-    """A command: people take back a contract that they have declared."""
+    """A command: people withdraw a contract that they have declared."""
 
     TYPE: ClassVar[str] = "catalog.contract_withdrawn"
     asset_id: str
@@ -41,7 +41,7 @@ class ContractWithdrawn(CatalogCommand, frozen=True, kw_only=True, omit_defaults
 
 
 class ContractSetAdmitted(Payload, frozen=True, kw_only=True):
-    """Derived: the asset of a command has the name that was written."""
+    """Derived: the asset of a command still has the given name."""
 
     TYPE: ClassVar[str] = "catalog.contract_set_admitted"
     asset_id: str

@@ -1,8 +1,8 @@
 """The fold of contracts: one key for each asset.
 
-The directory has admitted a command before: its asset has the name that was written. What code
-declares was checked by its deployment, and takes effect as it is: a contract that people have
-declared since is code's from then on. What becomes of promises is in `contract_breaches`.
+The directory has checked commands before: the asset has the given name. Contracts of code were
+checked by their deployment, and take effect without a check: a contract that people have declared
+belongs to code from then on. Breaches are in `contract_breaches`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from servo.contract.manifest import ContractStatement
 replace = msgspec.structs.replace
 
 
-# -- what is promised ---------------------------------------------------------------------
+# -- statements ---------------------------------------------------------------------------
 
 
 def _set(rows: Rows, fact: Fact, admitted: ContractSetAdmitted) -> Iterator[Change]:

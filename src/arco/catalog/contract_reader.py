@@ -49,11 +49,11 @@ class ContractReader:
         asset_id = self.asset_id(key)
         row = self.snapshot.get(CONTRACTS, asset_id)
         if row is None:
-            had = self.snapshot.rows(CONTRACT_VERSIONS, asset_id)
+            versions = self.snapshot.rows(CONTRACT_VERSIONS, asset_id)
             raise NotFound(
-                f"{key} has no contract" + (" any more" if had else ""),
+                f"{key} has no contract" + (" any more" if versions else ""),
                 hint=f"see `servo contracts history {key}`"
-                if had
+                if versions
                 else f"declare one in code: contract({key.rpartition('.')[2]}, …)",
             )
         return row
@@ -63,7 +63,7 @@ class ContractReader:
         return self.snapshot.versioned(CONTRACTS, (asset_id,))[0]
 
     def statement(self, key: str, version: str = "") -> ContractStatement:
-        """The contract that holds, or one of its versions, under the asset's present name."""
+        """The current contract, or one of its versions, under the asset's present name."""
         if not version:
             return self.contract(key).decoded()
         number = str(ContractVersion.parse(version))
@@ -77,7 +77,7 @@ class ContractReader:
         )
 
     def versions(self, key: str) -> list[ContractVersionRow]:
-        """The history of what was promised, the newest entry first."""
+        """The history of a contract, the newest entry first."""
         rows = self.snapshot.rows(CONTRACT_VERSIONS, self.asset_id(key))
         return sorted(rows, key=lambda row: -row.number)
 

@@ -1,4 +1,4 @@
-"""The tables of contracts, all keyed by the asset: what holds, how it changed, and breaches."""
+"""The tables of contracts, all keyed by the asset: current contracts, history, and breaches."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ContractState(StrEnum):
 
 
 class ContractRow(Row, frozen=True):
-    """The contract of an asset as it holds now."""
+    """The current contract of an asset."""
 
     asset_id: str
     version: str
     source: ContractSource
-    """Who owns it: only they change it."""
+    """Its source: only this one changes it."""
     project: str
     deployment_id: str
     """That last changed it; empty if a command did."""
@@ -91,7 +91,7 @@ BreachOutcome = Literal[
 
 
 class ContractBreachRow(Row, frozen=True):
-    """An output that is not what the contract promises, or data that is not fresh in time."""
+    """An output that violates the contract, or stale data."""
 
     asset_id: str
     breach_id: str
@@ -105,10 +105,10 @@ class ContractBreachRow(Row, frozen=True):
     columns: list[str]
     consumers: list[str]
     action: str
-    """What became of the output: quarantine, block, fail_task, fail_run."""
+    """The action for the output: quarantine, block, fail_task, fail_run."""
     breached_at: datetime
     ended_at: datetime | None
-    """When a good output came, or somebody decided."""
+    """When a good output came, or the hold was decided."""
     ended_by: str
     outcome: BreachOutcome
     reason: str

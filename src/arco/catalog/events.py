@@ -38,7 +38,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     terms: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Of columns that code declares."""
     renamed_from: TextOrUnset = msgspec.UNSET
-    """The name that it had, where code says so."""
+    """The name that it had, if code declares a rename."""
 
 
 class NamespaceCreated(CatalogCommand, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class AssetUpdated(CatalogCommand, frozen=True, kw_only=True):
 
 
 class AssetRenamed(CatalogCommand, frozen=True, kw_only=True):
-    """Within its namespace: names of one namespace are decided in one place."""
+    """Within its namespace only: one key of the fold decides names of a namespace."""
 
     TYPE: ClassVar[str] = "catalog.asset_renamed"
     asset_id: str
@@ -121,7 +121,7 @@ class ColumnAdded(CatalogCommand, frozen=True, kw_only=True):
 
 class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_updated"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     asset_id: str
     column_id: str
     name: str | None = None
@@ -132,19 +132,23 @@ class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     sensitivity: str | None = None
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
+    expected_version: int | None = None
+    """Of the row of the column."""
 
 
 class ColumnDropped(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_dropped"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     asset_id: str
     column_id: str
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
+    expected_version: int | None = None
+    """Of the row of the column."""
 
 
 class AssetObserved(Payload, frozen=True, kw_only=True):
-    """Somebody measured the data of an asset. A fact: the newest observation counts."""
+    """A measurement of an asset's data. A fact: the newest observation counts."""
 
     TYPE: ClassVar[str] = "catalog.asset_observed"
     asset_id: str
@@ -198,7 +202,7 @@ class AssetReturned(Payload, frozen=True, kw_only=True):
 
 
 class AssetMoved(Payload, frozen=True, kw_only=True):
-    """Derived from a deployment: an asset gives up the name that it had."""
+    """Derived from a deployment: an asset leaves its name."""
 
     TYPE: ClassVar[str] = "catalog.asset_moved"
     asset_id: str
@@ -207,14 +211,14 @@ class AssetMoved(Payload, frozen=True, kw_only=True):
 
 
 class AssetReleased(Payload, frozen=True, kw_only=True):
-    """Derived: an asset has lost its name, and goes."""
+    """Derived: an asset has lost its name, and is removed."""
 
     TYPE: ClassVar[str] = "catalog.asset_released"
     asset_id: str
 
 
 class AssetImported(Payload, frozen=True, kw_only=True):
-    """Derived from an import: another tool knows this asset, and this is what it says of it."""
+    """Derived from an import: the description of an asset by another tool."""
 
     TYPE: ClassVar[str] = "catalog.asset_imported"
     asset_id: str
@@ -230,7 +234,7 @@ class AssetImported(Payload, frozen=True, kw_only=True):
 
 
 class AssetImportEnded(Payload, frozen=True, kw_only=True):
-    """Derived from an import: the tool does not know this asset any more."""
+    """Derived from an import: the tool does not have this asset any more."""
 
     TYPE: ClassVar[str] = "catalog.asset_import_ended"
     asset_id: str
@@ -238,21 +242,21 @@ class AssetImportEnded(Payload, frozen=True, kw_only=True):
 
 
 class AssetNotice(Payload, frozen=True, kw_only=True):
-    """Derived: something to tell of an asset. The catalog adds whose asset it is."""
+    """Derived: a notice about an asset. The catalog adds its owners."""
 
     TYPE: ClassVar[str] = "catalog.asset_notice"
     asset_id: str
     topic: Literal["output", "freshness", "cost", "contract"] = "output"
-    """What may be bad, and recover, by itself. Costs do not recover."""
+    """The topic, which fails and recovers separately. Costs do not recover."""
     event: NotificationEvent
     run_id: str = ""
     code: str = ""
     before: int = 0
-    """What the asset had cost on this day before, and what it has now, in 10⁻⁹ of the unit."""
+    """The cost of the asset on this day, before and now, in 10⁻⁹ of the unit."""
     after: int = 0
     currency: str = ""
     consumers: tuple[str, ...] = ()
-    """E-mail addresses of those whom the asset's contract promises something."""
+    """E-mail addresses among the consumers of the asset's contract."""
     about: str = ""
     """The key of the asset whose contract it is about, if that is one that this asset reads."""
 

@@ -4,13 +4,11 @@
     contracts   one key for each asset: what is promised of it (`contract_fold`)
     assets      one key for each asset: everything else about it
 
-The directory decides races for names, and tells the assets' stage what became of
-them. A command is applied whole, or refused with a code that stays the same and
-a sentence for people.
+The directory decides races for names, and informs the assets' stage. A command is applied
+completely, or refused with a stable code and a message.
 
-The name in an asset's row is the one that the directory has for it, at every
-position: so the assets' stage can decide whether a command still means the asset
-that its caller named.
+The name in an asset's row is the one that the directory has for it, at every position: so the
+assets' stage can decide whether a command still refers to the asset that its caller named.
 """
 
 from __future__ import annotations
@@ -107,7 +105,7 @@ replace = msgspec.structs.replace
 
 
 class AssetRegistered(Payload, frozen=True, kw_only=True):
-    """Derived: the name of a new asset is its own."""
+    """Derived: a new asset has its name."""
 
     TYPE: ClassVar[str] = "catalog.asset_registered"
     asset_id: str
@@ -123,13 +121,13 @@ class AssetNameChanged(Payload, frozen=True, kw_only=True):
 
 
 class ImportedAssetDescribed(AssetImported, frozen=True, kw_only=True):
-    """Derived: an imported asset has its name; this is what the tool says of it."""
+    """Derived: the description of an imported asset that has its name."""
 
     TYPE: ClassVar[str] = "catalog.imported_asset_described"
 
 
 class AssetDescribed(AssetDeclared, frozen=True, kw_only=True):
-    """Derived: a declared asset has its name; this is what code says of it."""
+    """Derived: the declaration of an asset that has its name."""
 
     TYPE: ClassVar[str] = "catalog.asset_described"
 
@@ -145,7 +143,7 @@ def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[C
         yield refused(fact, "namespace_exists", f"namespace {e.namespace} already exists")
         return
     statements = NamespaceStatements(rows, fact, e.namespace)
-    statements.say_fields("people", _governed(e))
+    statements.set_fields("people", _governed(e))
     yield Put(NAMESPACES, replace(_new_namespace(fact, e), **statements.effective()))
     yield from statements.changes()
     yield applied(fact)
@@ -168,7 +166,7 @@ def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[C
         yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, version)
     else:
         statements = NamespaceStatements(rows, fact, e.namespace)
-        statements.say_fields("people", _governed(e))
+        statements.set_fields("people", _governed(e))
         yield Put(NAMESPACES, _touched(fact, row, _given(e, row) | statements.effective()))
         yield from statements.changes()
         yield applied(fact)
@@ -224,7 +222,7 @@ def _undeclare_namespace(rows: Rows, fact: Fact, e: NamespaceUndeclared) -> Iter
 def _say_of_namespace(
     rows: Rows, fact: Fact, namespace: str, fields: dict[str, Any]
 ) -> Iterator[Change]:
-    """Code says these fields of a namespace, and nothing else."""
+    """Replace the statement of code about a namespace."""
     row = rows.get(NAMESPACES, namespace)
     if row is None:
         row = _new_namespace(fact, NamespaceCreated(namespace=namespace))
@@ -287,7 +285,7 @@ def _give_up(rows: Rows, fact: Fact, e: AssetMoved) -> Iterator[Change]:
 
 
 def _admit_contract(rows: Rows, fact: Fact, e: ContractSet) -> Iterator[Change]:
-    """Whether it may be changed is decided where contracts are."""
+    """The fold of contracts decides whether it may be changed."""
     if refusal := _unnamed(rows, fact, e):
         yield refusal
     else:
@@ -309,11 +307,11 @@ def _unnamed(rows: Rows, fact: Fact, e: ContractSet | ContractWithdrawn) -> Emit
 
 
 def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
-    """Code has the last word on names: a deployment was checked as a whole.
+    """Code decides about names: a deployment was checked as a whole.
 
-    Somebody may have created an asset of that name by hand since the deployment
-    looked. Then that one goes: it has no data yet, and code would never find it.
-    A fact cannot be refused: one with a bad name raises, is skipped and counted.
+    An asset of that name may have been created by command since the check. It is removed: it has no
+    data, and code would not find it. A fact cannot be refused: one with an invalid name raises, is
+    skipped and counted.
     """
     check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
@@ -333,7 +331,7 @@ def _with_one_more(rows: Rows, fact: Fact, name: str) -> Put:
 
 
 def _import(rows: Rows, fact: Fact, e: AssetImported) -> Iterator[Change]:
-    """Who got the name since the import looked keeps it: the next import finds that one."""
+    """An asset that got the name since the import's snapshot keeps it for the next import."""
     check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if held is None:
@@ -375,9 +373,9 @@ def _return(rows: Rows, fact: Fact, e: AssetReturned) -> Iterator[Change]:
 def _register(rows: Rows, fact: Fact, e: AssetRegistered) -> Iterator[Change]:
     asset = e.asset
     statements = AssetStatements(rows, fact, e.asset_id)
-    statements.say_fields("people", _governed(asset))
+    statements.set_fields("people", _governed(asset))
     ids = [column_id(fact.id, ordinal) for ordinal in range(len(asset.columns))]
-    statements.say_columns("people", dict(zip(ids, asset.columns, strict=True)))
+    statements.set_columns("people", dict(zip(ids, asset.columns, strict=True)))
     row = row_from(AssetRow, asset, asset_id=e.asset_id, previous_names=[], **_created(fact))
     yield Put(ASSETS, replace(row, **statements.effective()))
     for ordinal, (id, column) in enumerate(zip(ids, asset.columns, strict=True)):
@@ -396,7 +394,7 @@ def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
         created = AssetCreated(namespace=e.namespace, name=e.name)
         row = row_from(AssetRow, created, asset_id=e.asset_id, previous_names=[], **_created(fact))
     statements = AssetStatements(rows, fact, e.asset_id)
-    statements.say_fields("code", {field: getattr(e, field) for field in FIELDS_OF["asset"]})
+    statements.set_fields("code", {field: getattr(e, field) for field in FIELDS_OF["asset"]})
     columns = declare_columns(rows, fact, e, statements)
     change = _names(row, e) | {"project": e.project, "active": True} | statements.effective()
     if before is None or any(getattr(row, name) != value for name, value in change.items()):
@@ -406,7 +404,7 @@ def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
 
 
 def _names(row: AssetRow, e: AssetDescribed | ImportedAssetDescribed) -> dict[str, Any]:
-    """The name that it has now; the one before it is among the previous ones."""
+    """The names of an asset: the current one, and the previous ones."""
     moved = (row.namespace, row.name) != (e.namespace, e.name)
     last = row.name if row.namespace == e.namespace else f"{row.namespace}.{row.name}"
     names = [*row.previous_names, last] if moved else row.previous_names
@@ -420,7 +418,7 @@ def _describe_imported(rows: Rows, fact: Fact, e: ImportedAssetDescribed) -> Ite
         row = row_from(AssetRow, new, asset_id=e.asset_id, previous_names=[], **_created(fact))
     statements = AssetStatements(rows, fact, e.asset_id)
     fields = {"description": e.description, "owners": e.owners, "tags": e.tags}
-    statements.say_fields("dbt", fields)
+    statements.set_fields("dbt", fields)
     columns = import_columns(rows, fact, e.asset_id, e.columns, statements)
     change = _names(row, e) | {"imported_from": e.source, "active": True}
     if row.imported_from and not row.project:
@@ -484,7 +482,7 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
         yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, version)
     else:
         statements = AssetStatements(rows, fact, e.asset_id)
-        statements.say_fields("people", _governed(e))
+        statements.set_fields("people", _governed(e))
         yield Put(ASSETS, _touched(fact, row, _given(e, row) | statements.effective()))
         yield from statements.changes()
         yield applied(fact)
@@ -526,7 +524,7 @@ def _govern_asset(rows: Rows, fact: Fact, e: AssetGoverned) -> Iterator[Change]:
 def _bad_change(
     fact: Fact, statements: Statements, e: AssetGoverned | NamespaceGoverned, column_id: str = ""
 ) -> Emit | None:
-    """Change what people say; the refusal, if a value cannot be set or withdrawn."""
+    """Change the statement of people; returns the refusal if a value cannot be set or withdrawn."""
     try:
         statements.patch(e.set, e.withdraw, column_id)
     except Invalid as error:
@@ -551,7 +549,7 @@ def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
         ordinal = 1 + max((column.ordinal for column in columns), default=-1)
         id = named[0].column_id if named else column_id(fact.id, ordinal)
         statements = AssetStatements(rows, fact, e.asset_id)
-        statements.say_columns("people", {id: e.column})
+        statements.set_columns("people", {id: e.column})
         governed = statements.effective(id)
         if named:  # it was there before
             declared = replace(named[0], type=e.column.type, nullable=e.column.nullable, **governed)
@@ -579,7 +577,7 @@ def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]
         if e.name is not None and e.name != row.name:
             yield Put(COLUMN_RENAMES, _column_rename(rows, fact, row, e.name))
         statements = AssetStatements(rows, fact, e.asset_id)
-        statements.say_fields("people", _governed(e), row.column_id)
+        statements.set_fields("people", _governed(e), row.column_id)
         change = _given(e, row) | statements.effective(row.column_id)
         change["column_id"] = row.column_id
         if e.type is not None or e.nullable is not None:
@@ -632,7 +630,7 @@ def _drop_column(rows: Rows, fact: Fact, e: ColumnDropped) -> Iterator[Change]:
         yield _no_column(fact, e.column_id)
     elif refusal := _other_column(rows, fact, e, row):
         yield refusal
-    elif row.actual_type:  # what is in the data is a column, whoever says so
+    elif row.actual_type:  # a column in the data stays
         yield from put_column(fact, row, replace(row, declared_by=""))
         yield applied(fact)
     else:
@@ -646,11 +644,11 @@ def _drop_column(rows: Rows, fact: Fact, e: ColumnDropped) -> Iterator[Change]:
 def _column(
     rows: Rows, e: AssetGoverned | ColumnUpdated | ColumnDropped | ColumnRenamed
 ) -> ColumnRow | None:
-    """The column that a command means, by its id; by its name, where no column has that id.
+    """The column of a command, by its id, or by its name if no column has that id.
 
-    A column that only outputs have named has its id from the first of them that was folded. A
-    rebuild may fold outputs which a version before had not: then ids in commands are others.
-    Updates and drops are as old as columns of people alone: they mean the very column, or none.
+    A column that only outputs have gets its id from the first output that was folded. A rebuild may
+    fold outputs that an older version had skipped: then ids in commands differ. Updates and drops
+    concern columns of people only, and are matched by id.
     """
     row = rows.get(COLUMNS, e.asset_id, e.column_id)
     if row is not None or isinstance(e, ColumnUpdated | ColumnDropped):
@@ -660,7 +658,7 @@ def _column(
 
 
 def _given(e: Payload, row: Row) -> dict[str, Any]:
-    """The row's fields that an update names; sequences as the rows have them."""
+    """The fields of an update for the row."""
     shared = {name: getattr(e, name) for name in e.__struct_fields__ if hasattr(row, name)}
     return {
         name: list(value) if isinstance(value, tuple) else value
@@ -670,7 +668,7 @@ def _given(e: Payload, row: Row) -> dict[str, Any]:
 
 
 def _governed(e: Payload) -> dict[str, Any]:
-    """What a person says with a command that replaces whole fields."""
+    """The statement of a person by a command that replaces whole fields."""
     given = {name: getattr(e, name) for name in FIELDS if name in e.__struct_fields__}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -715,18 +713,21 @@ def _not_its_name(fact: Fact, asset_id: str, asset_key: TextOrUnset) -> Emit:
 def _other_column(
     rows: Rows, fact: Fact, e: ColumnUpdated | ColumnDropped | ColumnRenamed, row: ColumnRow
 ) -> Emit | None:
-    """The refusal, if the column or its asset is not called what the caller wrote."""
+    """The refusal if the column or its asset has another name or version than expected."""
     asset = rows.get(ASSETS, e.asset_id)
     if asset is not None and _misnamed(asset, e.asset_key):
         return _not_its_name(fact, e.asset_id, e.asset_key)
     if e.column_name not in (msgspec.UNSET, row.name):
         message = f"column {e.column_id} no longer has the name {e.column_name}; look it up again"
         return refused(fact, "column_not_found", message)
+    version = rows.version(COLUMNS, e.asset_id, row.column_id)
+    if _stale(e.expected_version, version):
+        return _changed_since(fact, f"column {row.name}", e.expected_version, version)
     return None
 
 
 def _bad_name(fact: Fact, check: Callable[[], object]) -> Emit | None:
-    """The refusal, if a name breaks the rules: whoever wrote the event did not check it."""
+    """The refusal if a name is invalid: the writer of the event may not have checked it."""
     try:
         check()
     except Invalid as error:

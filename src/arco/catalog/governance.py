@@ -1,20 +1,20 @@
-"""What code, people and dbt say of namespaces, assets and columns, and which of it is in effect.
+"""Statements of code, people and dbt about namespaces, assets and columns; values in effect.
 
-A *statement* is all that one source says. It consists of values, each at a path:
+A *statement* is all values of one source, each at a path:
 
     description          text: one value
     owners:ana           a member of a set; its value is its place among the members
     tags:tier            an entry of a map
     col_12/pii           the same for a column, by its id
 
-Deployments replace the statement of code, imports that of dbt, people change theirs value by
-value. None changes another's. In effect is, for each field:
+Deployments replace the statement of code, imports that of dbt, people change theirs value by value.
+Sources do not change each other's statements. In effect is, for each field:
 
     text    what people say, or else what code says, or else what dbt says
     set     the members of all, those of code first, those of dbt last
     map     the entries of all; of the same entry, what people say, then code, then dbt
 
-People may say that a column holds no personal data (`none`), whatever code says.
+People may state that a column holds no personal data (`none`), whatever code states.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Source = Literal["code", "people", "dbt"]
 SOURCES: Final[tuple[Source, ...]] = ("code", "people", "dbt")
 """In the order of members of sets."""
 PRECEDENCE: Final[tuple[Source, ...]] = ("people", "code", "dbt")
-"""Of values at the same path the first is in effect."""
+"""Of values at the same path, that of the first source is in effect."""
 FieldKind = Literal["text", "set", "map"]
 SubjectKind = Literal["namespace", "asset", "column"]
 FIELDS: Final[Mapping[str, FieldKind]] = {
@@ -66,7 +66,7 @@ _MEMBERS_OF: Final = {
     for subject, fields in FIELDS_OF.items()
 }
 INHERITED: Final = ("owners", "tags", "sla")
-"""What an asset has from its namespace where it has none of its own."""
+"""Fields that an asset inherits from its namespace if it has no own value."""
 LINK_SCHEMES: Final = ("https://", "http://", "mailto:")
 _sla = msgspec.json.Decoder(SlaSpec)
 
@@ -133,7 +133,7 @@ NOTHING: Final = Statement({}, {}, {}, {})
 
 
 def values_at(column_id: str = "", **fields: Any) -> dict[str, str]:
-    """Fields of an event or a declaration as values; what is empty is not said."""
+    """Fields of an event or a declaration as values; empty ones are left out."""
     values: dict[str, str] = {}
     of = f"{column_id}/" if column_id else ""
     for field, value in fields.items():
@@ -233,7 +233,7 @@ def term_uses(*statements: Values) -> set[tuple[str, str]]:
     return {(path.entry, path.column_id) for path in paths if path.field == "terms"}
 
 
-# -- what may be said ---------------------------------------------------------------------
+# -- validation ---------------------------------------------------------------------------
 
 
 def check_field(subject: SubjectKind, field: str) -> None:
@@ -245,7 +245,7 @@ def check_field(subject: SubjectKind, field: str) -> None:
 
 
 def check_value(subject: SubjectKind, field: str, entry: str, value: str) -> None:
-    """Raise Invalid for a value that nobody may set."""
+    """Raise Invalid for an invalid value."""
     check_field(subject, field)
     kind = FIELDS[field]
     if len(entry) + len(value) > MAX_TEXT:

@@ -1,4 +1,4 @@
-"""What people say of namespaces, assets and columns, and the glossary: decided one by one."""
+"""Commands for values that people set on namespaces, assets and columns, and for the glossary."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class GovernanceCommands:
     ) -> Acknowledged:
         """Set and withdraw values of a namespace, an asset or a column, as a person.
 
-        What is not named stays, and what code says stays: a value that is withdrawn gives way
-        to that of code. Raises Refused if the subject's row has another version than expected,
-        or if people have not set what is to be withdrawn.
+        Other values stay, and so do those of code: after a withdrawal the value of code is in
+        effect. Raises Refused if the subject's row has another version than expected, or if people
+        have not set what is to be withdrawn.
         """
         target = CatalogSubject.parse(subject)
         if not set and not withdraw:
@@ -112,10 +112,16 @@ class GovernanceCommands:
         return self._do(event, idempotency_key, existing=term)
 
     def drop_term(
-        self, term: str, *, force: bool = False, idempotency_key: str = ""
+        self,
+        term: str,
+        *,
+        force: bool = False,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         """Raises Refused while something uses the term, unless forced."""
-        return self._do(TermDropped(term=term, force=force), idempotency_key, existing=term)
+        event = TermDropped(term=term, force=force, expected_version=expected_version)
+        return self._do(event, idempotency_key, existing=term)
 
     def _do(self, event: Payload, idempotency_key: str, existing: str = "") -> Acknowledged:
         def build(snapshot: Snapshot) -> Payload:
@@ -128,21 +134,21 @@ class GovernanceCommands:
 
 def _checked_term(details: TermDetails) -> dict[str, Any]:
     """The details that are given, as events have them."""
-    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     if (description := details.get("description")) is not None:
         if len(description) > MAX_TEXT:
             raise Invalid(f"{len(description)} characters; the limit is {MAX_TEXT}")
-        given["description"] = description.strip()
+        changes["description"] = description.strip()
     if (owners := details.get("owners")) is not None:
         for owner in owners:
             governance.check_value("asset", "owners", owner, "")
             check_printable(owner, "the owner")
-        given["owners"] = tuple(dict.fromkeys(owners))
+        changes["owners"] = tuple(dict.fromkeys(owners))
     if (links := details.get("links")) is not None:
         for name, url in links.items():
             governance.check_value("asset", "links", name, url)
-        given["links"] = dict(links)
-    for field in given.keys() & {"owners", "links"}:
-        if len(given[field]) > MAX_ENTRIES:
-            raise Invalid(f"{len(given[field])} {field}; the limit is {MAX_ENTRIES}")
-    return given
+        changes["links"] = dict(links)
+    for field in changes.keys() & {"owners", "links"}:
+        if len(changes[field]) > MAX_ENTRIES:
+            raise Invalid(f"{len(changes[field])} {field}; the limit is {MAX_ENTRIES}")
+    return changes

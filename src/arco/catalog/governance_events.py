@@ -1,4 +1,4 @@
-"""What people say of namespaces, assets and columns, and the glossary's terms.
+"""Values that people set on namespaces, assets and columns, and terms of the glossary.
 
 A change names values one by one: those to set, and those to withdraw. Values that it does not
 name stay. Withdrawing a set or a map without an entry withdraws all that people have in it.
@@ -72,9 +72,11 @@ class TermUpdated(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True)
 
 class TermDropped(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True):
     TYPE: ClassVar[str] = "catalog.term_dropped"
+    VERSION: ClassVar[int] = 2
     term: str
     force: bool = False
     """Drop the term even if it is used; existing references stay."""
+    expected_version: int | None = None
 
 
 COMMANDS: tuple[type[CatalogCommand], ...] = (
@@ -90,7 +92,7 @@ COMMANDS: tuple[type[CatalogCommand], ...] = (
 
 
 class NamespaceStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What code says of a namespace."""
+    """The statement of code about a namespace."""
 
     name: str
     description: str = ""
@@ -102,7 +104,7 @@ class NamespaceStatement(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class NamespaceDeclared(Payload, frozen=True, kw_only=True):
-    """Derived from a deployment: code says this of a namespace."""
+    """Derived from a deployment: the statement of code about a namespace."""
 
     TYPE: ClassVar[str] = "catalog.namespace_declared"
     project: str
@@ -112,7 +114,7 @@ class NamespaceDeclared(Payload, frozen=True, kw_only=True):
 
 
 class NamespaceUndeclared(Payload, frozen=True, kw_only=True):
-    """Derived from a deployment: code does not speak of a namespace any more."""
+    """Derived from a deployment: code has no statement about a namespace any more."""
 
     TYPE: ClassVar[str] = "catalog.namespace_undeclared"
     project: str
@@ -122,7 +124,7 @@ class NamespaceUndeclared(Payload, frozen=True, kw_only=True):
 
 
 class NamespaceDefaulted(Payload, frozen=True, kw_only=True):
-    """Derived: what the assets of a namespace have if they have none of their own."""
+    """Derived: the values that assets of a namespace inherit."""
 
     TYPE: ClassVar[str] = "catalog.namespace_defaulted"
     namespace: str
@@ -137,7 +139,7 @@ class AssetNoticeAddressed(AddressedNotice, frozen=True, kw_only=True):
 
 
 class TermUsed(Payload, frozen=True, kw_only=True):
-    """Derived: something names a term, or no longer does."""
+    """Derived: something refers to a term, or no longer does."""
 
     TYPE: ClassVar[str] = "catalog.term_used"
     term: str

@@ -59,7 +59,7 @@ replace = msgspec.structs.replace
 
 
 class Statements(ABC):
-    """What code, people and dbt say of one namespace or asset, while a fact is folded.
+    """The statements about one namespace or asset while a fact is folded.
 
     `say` and `patch` change it; `changes` are then the rows and facts that follow.
     """
@@ -80,13 +80,13 @@ class Statements(ABC):
 
     @abstractmethod
     def _unattributed(self) -> dict[Source, Statement]:
-        """What rows have that were written before there were statements."""
+        """The values of rows that were written before there were statements."""
 
     def values(self, source: Source) -> Values:
         return self._now[source].values
 
     def say(self, source: Source, values: Values) -> None:
-        """From now on a source says these values, and nothing else."""
+        """Replace the statement of a source."""
         fact = self._fact
         self._split.pop(source, None)
         self._now[source] = self._now[source].with_values(
@@ -97,7 +97,7 @@ class Statements(ABC):
         for source in SOURCES:
             self.say(source, {})
 
-    def say_fields(self, source: Source, fields: Mapping[str, Any], column_id: str = "") -> None:
+    def set_fields(self, source: Source, fields: Mapping[str, Any], column_id: str = "") -> None:
         """Replace these fields as a whole; the others stay."""
         if fields:
             rest = governance.without(self.values(source), column_id, fields)
@@ -106,7 +106,7 @@ class Statements(ABC):
     def patch(
         self, sets: Sequence[GovernedValue], withdrawn: Sequence[ValueRef], column_id: str = ""
     ) -> None:
-        """Change what people say, value by value. Invalid if one cannot be set or withdrawn."""
+        """Change the statement of people, value by value. Raises Invalid for a bad value."""
         subject: SubjectKind = "column" if column_id else self.subject
         values = dict(self.values("people"))
         for ref in withdrawn:
@@ -141,7 +141,7 @@ class Statements(ABC):
         return paths
 
     def _code_hint(self, column_id: str) -> str:
-        """What to do about a value that code has set."""
+        """A hint about a value that code has set."""
         column = self._rows.get(COLUMNS, self._key, column_id) if column_id else None
         if column is not None and column.declared_by != "code":
             return (
@@ -199,8 +199,8 @@ class AssetStatements(Statements):
         statement = NOTHING.with_values(values, position, row.updated_by, row.updated_at)
         return {"code" if row.project else "people": statement}
 
-    def say_columns(self, source: Source, columns: Mapping[str, Column]) -> None:
-        """Replace what a source says of these columns, by their ids; of others it stays."""
+    def set_columns(self, source: Source, columns: Mapping[str, Column]) -> None:
+        """Replace the values of a source for these columns, by their ids."""
         values = {
             path: value
             for path, value in self.values(source).items()
@@ -221,7 +221,7 @@ class AssetStatements(Statements):
             )
 
     def join_columns(self, column_id: str, into: str) -> None:
-        """What is said of one column is said of another from now on, before what was."""
+        """Move the values of one column to another; they take precedence there."""
         for source in SOURCES:
             values = self.values(source)
             moved = {path for path in values if governance.column_of(path) == column_id}
@@ -317,15 +317,10 @@ def _create_term(rows: Rows, fact: Fact, e: TermCreated) -> Iterator[Change]:
 
 def _update_term(rows: Rows, fact: Fact, e: TermUpdated) -> Iterator[Change]:
     row = rows.get(TERMS, e.term)
-    version = rows.version(TERMS, e.term)
     if row is None:
         yield _no_term(fact, e.term)
-    elif e.expected_version not in (None, version):
-        message = (
-            f"the term {e.term} has changed: its version is {version}, not "
-            f"{e.expected_version}; read it again"
-        )
-        yield refused(fact, "version_mismatch", message)
+    elif refusal := _changed_term(rows, fact, e):
+        yield refusal
     else:
         changed = replace(
             row,
@@ -342,6 +337,8 @@ def _update_term(rows: Rows, fact: Fact, e: TermUpdated) -> Iterator[Change]:
 def _drop_term(rows: Rows, fact: Fact, e: TermDropped) -> Iterator[Change]:
     if rows.get(TERMS, e.term) is None:
         yield _no_term(fact, e.term)
+    elif refusal := _changed_term(rows, fact, e):
+        yield refusal
     elif not e.force and (uses := rows.scan(TERM_USES, e.term)):
         times = "once" if len(uses) == 1 else f"{len(uses)} times"
         yield refused(
@@ -353,6 +350,18 @@ def _drop_term(rows: Rows, fact: Fact, e: TermDropped) -> Iterator[Change]:
     else:
         yield Delete(TERMS, (e.term,))
         yield applied(fact)
+
+
+def _changed_term(rows: Rows, fact: Fact, e: TermUpdated | TermDropped) -> Emit | None:
+    """The refusal, if the term has another version than expected."""
+    version = rows.version(TERMS, e.term)
+    if e.expected_version in (None, version):
+        return None
+    message = (
+        f"the term {e.term} has changed: its version is {version}, not "
+        f"{e.expected_version}; read it again"
+    )
+    return refused(fact, "version_mismatch", message)
 
 
 def _no_term(fact: Fact, term: str) -> Emit:

@@ -1,4 +1,4 @@
-"""Reading at one generation what code, people and dbt say, and which of it is in effect."""
+"""Reading statements of code, people and dbt, and the values in effect, at one generation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class GovernanceReader:
         return asset_id, columns[subject.column]
 
     def view(self, text: str) -> SubjectView:
-        """A namespace, an asset or a column: what is in effect, and who said what."""
+        """The values of a namespace, an asset or a column: in effect, and by source."""
         subject = CatalogSubject.parse(text)
         catalog = CatalogReader(self.snapshot)
         if subject.kind == "namespace":
@@ -175,12 +175,12 @@ class GovernanceReader:
         for value in self._values(self._of_namespace(namespace), "", namespace):
             if value.field not in governance.INHERITED:
                 continue
-            taken = value.entry in own["tags"] if value.field == "tags" else own[value.field]
-            in_effect = value.in_effect and not taken
+            overridden = value.entry in own["tags"] if value.field == "tags" else own[value.field]
+            in_effect = value.in_effect and not overridden
             yield msgspec.structs.replace(value, in_effect=in_effect)
 
     def deprecations(self) -> dict[str, str]:
-        """By key, what is said of each asset that is deprecated."""
+        """By key, the deprecation text of each deprecated asset."""
         rows = self.snapshot.all(DEPRECATIONS)
         return {f"{row.namespace}.{row.name}": row.message for row in rows}
 

@@ -1,4 +1,4 @@
-"""The tables of governance: who said what, and the glossary."""
+"""The tables of governance: statements, and the glossary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from arco.state.table import LOOKED_UP_GROUP, Row, Table
 
 
 class AssetStatementRow(Row, frozen=True):
-    """What one source says of an asset and its columns (`governance.Statement`)."""
+    """The statement of one source about an asset and its columns (`governance.Statement`)."""
 
     asset_id: str
     source: str
@@ -32,7 +32,7 @@ class NamespaceStatementRow(Row, frozen=True):
 
 
 class DeprecationRow(Row, frozen=True):
-    """An asset that is deprecated. They are few: who needs them reads all."""
+    """A deprecated asset. There are few: readers read all of them."""
 
     asset_id: str
     namespace: str

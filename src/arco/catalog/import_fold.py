@@ -1,7 +1,7 @@
-"""What an import says of an asset's columns.
+"""The fold of an import's columns.
 
-It adds columns that nobody else has, and describes those that are there. Types and names of
-columns that code, people or outputs have stay as they say.
+An import adds columns that do not exist, and describes existing ones. It does not change types and
+names of columns from code, people or outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ replace = msgspec.structs.replace
 def import_columns(
     rows: Rows, fact: Fact, asset_id: str, columns: Sequence[Column], statements: AssetStatements
 ) -> list[Change]:
-    """The rows of all columns after an import; what it says is said to the `statements`."""
+    """The rows of all columns after an import; updates the `statements`."""
     existing = rows.scan(COLUMNS, asset_id)
     by_name = {row.name: row for row in sorted(existing, key=lambda row: row.status == "Active")}
     imported: list[tuple[ColumnRow | None, ColumnRow, Column]] = []
@@ -45,8 +45,8 @@ def import_columns(
     for before, row, _ in imported:
         after = replace(row, **statements.effective(row.column_id))
         changes += put_column(fact, before or after, after, touch=before is None)
-    gone = [row for row in existing if row.column_id not in ids]
-    return changes + _without(fact, gone, statements)
+    removed = [row for row in existing if row.column_id not in ids]
+    return changes + _without(fact, removed, statements)
 
 
 def end_import(rows: Rows, fact: Fact, asset_id: str, statements: AssetStatements) -> list[Change]:
@@ -56,14 +56,14 @@ def end_import(rows: Rows, fact: Fact, asset_id: str, statements: AssetStatement
 
 
 def _say(statements: AssetStatements, columns: dict[str, Column]) -> None:
-    """Exactly these columns: what was said of others is not said any more."""
+    """Replace the values of all columns."""
     values = statements.values("dbt")
     statements.say("dbt", {p: v for p, v in values.items() if column_of(p) in ("", *columns)})
-    statements.say_columns("dbt", columns)
+    statements.set_columns("dbt", columns)
 
 
 def _without(fact: Fact, rows: Sequence[ColumnRow], statements: AssetStatements) -> list[Change]:
-    """Columns of which an import says nothing: those that only it had are inactive."""
+    """Columns that an import does not have: those that only it had become inactive."""
     changes: list[Change] = []
     for row in rows:
         after = replace(row, **statements.effective(row.column_id))

@@ -33,7 +33,7 @@ PII = (
 
 
 def check_column_name(name: str) -> None:
-    """Columns are called whatever their engine allows, within limits."""
+    """Names of columns are limited only in length and encoding."""
     if not name:
         raise Invalid("a column has no name")
     if len(name) > MAX_TEXT:
@@ -43,7 +43,7 @@ def check_column_name(name: str) -> None:
 
 
 def check_printable(text: str, what: str) -> None:
-    """For what people give; names that come out of data are recorded as they are."""
+    """For names from people; names from data are recorded unchanged."""
     if not text.isprintable():
         raise Invalid(f"{what} {text!r} has control characters", hint="write it in one line")
 

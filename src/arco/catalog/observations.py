@@ -1,7 +1,7 @@
-"""The fold of observations: how large an asset is, as somebody has seen it.
+"""The fold of observations of an asset's size.
 
-A stage of its own: an observation changes no text and no column of an asset, so nothing that
-follows the assets' stage has to look at it, however many there are.
+A separate stage: an observation changes no text and no column of an asset, so the stages after the
+assets' stage need not process it.
 """
 
 from __future__ import annotations

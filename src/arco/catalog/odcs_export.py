@@ -19,7 +19,7 @@ VERSIONS: Final = "retentionVersions"
 FRESHNESS: Final = "freshness"
 DAY: Final = 86_400
 ANY: Final = "object"
-"""The logical type of what has none of the others: the standard's schema asks for one."""
+"""The logical type of other types: the standard's schema requires one."""
 _LOGICAL: Final = {
     "byte": "integer",
     "short": "integer",

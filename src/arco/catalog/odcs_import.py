@@ -12,9 +12,9 @@
     owner                      team.members, role owner
     consumers                  customProperties, property consumers
 
-What is exported and imported again is the same contract. Of documents that others have written,
-quality rules of the library (`rowCount`, `nullValues`, `missingValues`, `duplicateValues`) are
-taken too, where they say the same as a check; what is not taken is told.
+An exported contract that is imported again is the same. From other documents, quality rules of the
+library (`rowCount`, `nullValues`, `missingValues`, `duplicateValues`) are imported too, if they are
+equivalent to a check; the others are reported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KNOWN: Final = frozenset(
         *("customProperties", "contractCreatedTs"),
     }
 )
-"""The fields of a document. Another one is an error: it would be dropped in silence."""
+"""The fields of a document. Others are an error, so that none is dropped silently."""
 TAKEN: Final = frozenset(
     {
         *("version", "kind", "apiVersion", "id", "name", "status", "description", "schema"),
@@ -79,7 +79,7 @@ class ImportedContract(NamedTuple):
 
 
 def from_odcs(document: object, *, asset: str = "", schema: str = "") -> ImportedContract:
-    """The contract in a document. Invalid, with the place, for what is none.
+    """The contract in a document. Raises Invalid with the place of the error.
 
     `schema` chooses one of several; `asset` is what it is about, if its name is no asset's key.
     """
@@ -96,12 +96,12 @@ def from_odcs(document: object, *, asset: str = "", schema: str = "") -> Importe
         raise Invalid(
             f"{where} is called {name!r}, which is not an asset key", hint="give --asset"
         ) from None
-    left_out = [each for each in sorted(fields) if each not in TAKEN]
+    omitted = [each for each in sorted(fields) if each not in TAKEN]
     columns, keys = _columns(chosen, where)
     description = _mapping(fields.get("description") or {}, "description")
     words = [str(description[each]) for each in ("usage", "limitations") if description.get(each)]
     custom = _customs(fields)
-    days, freshness = _promised_times(fields, custom, left_out)
+    days, freshness = _promised_times(fields, custom, omitted)
     contract = ContractStatement(
         name=key,
         version=str(ContractVersion.parse(_text(fields, "version"))),
@@ -111,12 +111,12 @@ def from_odcs(document: object, *, asset: str = "", schema: str = "") -> Importe
         consumers=_consumers(custom.pop(CONSUMERS, ())),
         columns=columns,
         key=keys,
-        checks=tuple(_checks(chosen, where, left_out)),
+        checks=tuple(_checks(chosen, where, omitted)),
         freshness=freshness,
         retention=Retention(days=days, versions=_whole(custom.pop(VERSIONS, 0), VERSIONS)),
     )
-    left_out += [f"customProperties.{each}" for each in sorted(custom)]
-    return ImportedContract(contract, tuple(left_out))
+    omitted += [f"customProperties.{each}" for each in sorted(custom)]
+    return ImportedContract(contract, tuple(omitted))
 
 
 def _check_kind(fields: Mapping[str, Any]) -> None:
@@ -181,12 +181,12 @@ def _type(fields: Mapping[str, Any], place: str) -> str:
     return _PHYSICAL.get(logical, "")
 
 
-def _checks(chosen: Mapping[str, Any], where: str, left_out: list[str]) -> Iterator[Check]:
+def _checks(chosen: Mapping[str, Any], where: str, omitted: list[str]) -> Iterator[Check]:
     seen: dict[bytes, Check] = {}
     for place, column, rule in _rules(chosen, where):
         check = _check(rule, column, place)
         if check is None:
-            left_out.append(place)
+            omitted.append(place)
         elif substance(check) not in seen:
             names = {each.name for each in seen.values()}
             while check.name in names:  # two rules of one kind
@@ -210,7 +210,7 @@ def _rules(chosen: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Ma
 
 
 def _check(rule: Mapping[str, Any], column: str, place: str) -> Check | None:
-    """The check that says the same; None if none does."""
+    """The equivalent check; None if there is none."""
     if rule.get("type") == "custom" and rule.get("engine") == ENGINE:
         try:
             return msgspec.convert(rule.get("implementation"), Check)
@@ -232,7 +232,7 @@ def _check(rule: Mapping[str, Any], column: str, place: str) -> Check | None:
 
 
 def _bounds(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole numbers, both included; nothing if the rule says something else."""
+    """Whole numbers, both included; None if the rule is of another form."""
     least = _first_whole(rule, (("mustBeGreaterOrEqualTo", 0), ("mustBeGreaterThan", 1)))
     most = _first_whole(rule, (("mustBeLessOrEqualTo", 0), ("mustBeLessThan", -1)))
     exactly, between = rule.get("mustBe"), rule.get("mustBeBetween")
@@ -253,7 +253,7 @@ def _first_whole(rule: Mapping[str, Any], terms: Sequence[tuple[str, int]]) -> i
 
 
 def _promised_times(
-    fields: Mapping[str, Any], custom: dict[str, Any], left_out: list[str]
+    fields: Mapping[str, Any], custom: dict[str, Any], omitted: list[str]
 ) -> tuple[int, FreshnessSpec | None]:
     days, freshness = 0, None
     own = custom.pop(FRESHNESS, None)
@@ -266,7 +266,7 @@ def _promised_times(
         elif name in ("retention", "re"):
             days = -(-_duration(agreement, place) // DAY)
         else:
-            left_out.append(f"{place} ({name})")
+            omitted.append(f"{place} ({name})")
     if own is not None:
         try:
             freshness = msgspec.convert(own, FreshnessSpec)

@@ -14,7 +14,7 @@ from servo.suggest import did_you_mean
 
 
 class CodeDeclaration(NamedTuple):
-    """What deployed code says of an asset."""
+    """The declaration of an asset in deployed code."""
 
     project: str
     columns: frozenset[str]

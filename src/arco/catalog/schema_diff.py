@@ -1,4 +1,4 @@
-"""Two versions of an asset's schema: which they are, and what differs."""
+"""Finds two versions of an asset's schema, and compares them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def schema_version(schema: AssetSchema, key: str, text: str) -> SchemaVersionRow
     for row in schema.versions:
         if row.version == number:
             return row
-    kept = ", ".join(str(row.version) for row in schema.versions)
+    numbers = ", ".join(str(row.version) for row in schema.versions)
     what = f"{text} version" if text in words else f"version {text}"
-    raise NotFound(f"the schema of {key} has no {what}", hint=f"versions: {kept}")
+    raise NotFound(f"the schema of {key} has no {what}", hint=f"versions: {numbers}")
 
 
 def schema_difference(
@@ -53,7 +53,7 @@ def schema_difference(
 
 
 def _with_rename(change: SchemaChange, schema: AssetSchema) -> SchemaChange:
-    """With how sure the rename is."""
+    """With the kind of the rename."""
     kinds = {(each.old_name, each.new_name): each.change_type for each in schema.renames}
     if change.kind != "renamed":
         return change

@@ -10,23 +10,26 @@ from servo.contract.task import ColumnInfo
 
 
 class ColumnRenamed(CatalogCommand, frozen=True, kw_only=True):
-    """A command: what had one name has another one, in the data or from the next output on.
+    """A command: a column is renamed, in the data or from the next output on.
 
-    Of a column that code declares, the code decides. A column that left the data when another
-    one came may be said to be that one.
+    Declared columns are renamed in code. If one column was removed and another one added, this
+    states that they are the same.
     """
 
     TYPE: ClassVar[str] = "catalog.column_renamed"
+    VERSION: ClassVar[int] = 2
     asset_id: str
     asset_key: str
     column_id: str
     column_name: str
     new_name: str
     reason: str = ""
+    expected_version: int | None = None
+    """Of the row of the column."""
 
 
 class SchemaObserved(Payload, frozen=True, kw_only=True):
-    """Derived: an output has this schema. Of one that is held it counts once that is approved."""
+    """Derived: the schema of an output. That of a held output counts after its approval."""
 
     TYPE: ClassVar[str] = "catalog.schema_observed"
     asset_id: str
@@ -38,7 +41,7 @@ class SchemaObserved(Payload, frozen=True, kw_only=True):
 
 
 class HeldSchemaDecided(Payload, frozen=True, kw_only=True):
-    """Derived: it was decided about an output that was held."""
+    """Derived: a decision about a held output."""
 
     TYPE: ClassVar[str] = "catalog.held_schema_decided"
     asset_id: str
@@ -48,7 +51,7 @@ class HeldSchemaDecided(Payload, frozen=True, kw_only=True):
 
 
 class SchemaWithdrawn(Payload, frozen=True, kw_only=True):
-    """Derived: somebody quarantined a current version, and the one before it is current again."""
+    """Derived: a person quarantined a current version; the one before it is current again."""
 
     TYPE: ClassVar[str] = "catalog.schema_withdrawn"
     asset_id: str
@@ -73,6 +76,6 @@ class BreakAccepted(Payload, frozen=True, kw_only=True):
 
 
 WHOLE = "*"
-"""In the place of a column: the asset's contract as a whole, which is removed."""
+"""Used as a column: the removal of the asset's whole contract."""
 
 EVENTS: tuple[type[Payload], ...] = (ColumnRenamed,)

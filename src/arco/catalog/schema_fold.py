@@ -1,17 +1,16 @@
-"""The fold of schemas: versions, who is who among the columns, renames, accepted breaks.
+"""The fold of schemas: versions, identities of columns, renames, accepted breaks.
 
-Most outputs have the schema that is current already: one row is looked at, and none is
-written. Otherwise the columns are matched with those of the current version (by name, by a
-governed rename, by inference), and then with columns that were there before: a column that
-comes back has the id that it had.
+Most outputs have the current schema: one row is read, and none is written. Otherwise the columns
+are matched with those of the current version (by name, by a governed rename, by inference), and
+then with columns that were there before: a column that comes back has the id that it had.
 
-The order of reports decides what is current. An output that was held counts from its report
-on, not from its approval: what was put out since stays current. The position of the current
-version is therefore kept exact while something is held, and only then.
+The order of reports decides what is current. A held output counts from its report on, not from its
+approval: later outputs stay current. So the position of the current version is kept exact while an
+output is held, and only then.
 
-A current version that somebody quarantines gives way to the one before it, and so does its
-schema, if no newer output of the asset is current. With partitions that is known only of an
-output that brought its schema, where no other has had it since.
+If a current version is quarantined by a person, the one before it is current again, and so is its
+schema, if no newer output of the asset is current. With partitions this is known only for an output
+that introduced its schema, if no other output has had it since.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ def decide(rows: Rows, fact: Fact, e: HeldSchemaDecided) -> Iterator[Change]:
 def _register(
     rows: Rows, fact: Fact, e: SchemaObserved, held: int | None = None
 ) -> Iterator[Change]:
-    """`held`: how many outputs are held by now, where this very fact has changed that."""
+    """`held`: the number of held outputs, if this fact has changed it."""
     registry = _registry(rows, e.asset_id)
     registry = registry if held is None else replace(registry, held=held)
     columns, digest = _known_nulls(rows, registry, e.columns)
@@ -153,10 +152,10 @@ def _register(
         return
     before = _current(rows, registry)
     number = registry.hashes.get(digest, 0)
-    kept = rows.get(SCHEMA_VERSIONS, e.asset_id, number) if number else None
+    stored = rows.get(SCHEMA_VERSIONS, e.asset_id, number) if number else None
     existing = rows.scan(COLUMNS, e.asset_id)
     renames: list[ColumnRenameRow] = []
-    if kept is None:
+    if stored is None:
         number = registry.versions + 1
         columns, renamed = identified(rows, fact, before, columns, existing, e.asset_id)
         renames = list(rename_rows(rows, fact, e.asset_id, renamed, number))
@@ -166,8 +165,8 @@ def _register(
         version = _version(fact, e.asset_id, number, digest, columns, base, renames=governed)
         registry = replace(registry, versions=number, hashes={**registry.hashes, digest: number})
     else:
-        version = kept
-        renames = list(renames_out(rows, fact, e.asset_id, kept.decoded_columns(), number))
+        version = stored
+        renames = list(renames_out(rows, fact, e.asset_id, stored.decoded_columns(), number))
     first = not version.run_id
     version = replace(
         version,
@@ -194,7 +193,7 @@ def _make_current(
     before: SchemaVersionRow | None,
     version: SchemaVersionRow,
 ) -> Iterator[Change]:
-    """The rows of versions and of columns; the registry's is up to the caller."""
+    """The rows of versions and of columns; the caller puts the registry's."""
     if before is not None:
         yield from _end_accepted(rows, before, version, by_output=bool(registry.declared))
         yield Put(SCHEMA_VERSIONS, replace(before, current=False))
@@ -321,13 +320,13 @@ def _version(
 
 
 def _keep_few(rows: Rows, registry: SchemaRegistryRow) -> Iterator[Change]:
-    """The registry's row, and no more versions than are kept."""
+    """Put the registry's row, and delete versions beyond the limit."""
     pinned = {registry.current, registry.declared, registry.versions}
     old = [n for n in registry.hashes.values() if n <= registry.versions - VERSIONS_KEPT]
-    gone = set(old) - pinned
-    for number in sorted(gone):
+    expired = set(old) - pinned
+    for number in sorted(expired):
         yield Delete(SCHEMA_VERSIONS, (registry.asset_id, number))
-    hashes = {digest: n for digest, n in registry.hashes.items() if n not in gone}
+    hashes = {digest: n for digest, n in registry.hashes.items() if n not in expired}
     yield Put(SCHEMA_REGISTRY, replace(registry, hashes=hashes))
 
 
@@ -343,15 +342,14 @@ class _Declared(msgspec.Struct, frozen=True):
 def declare_columns(
     rows: Rows, fact: Fact, e: AssetDeclared, statements: AssetStatements
 ) -> list[Change]:
-    """Declared columns are added or updated by name; what code does not name any more stays
-    as far as it is in the data, or a person added it, and is inactive otherwise.
-
-    What code says of the columns is said to the `statements`."""
+    """Declared columns are added or updated by name; columns that code does not name any more stay
+    if they are in the data or were added by a person, and are inactive otherwise. Updates the
+    `statements`."""
     existing = rows.scan(COLUMNS, e.asset_id)
     registry = _registry(rows, e.asset_id)
     changes: list[Change] = []
     declared = _declared_columns(rows, fact, e, existing, registry, changes)
-    statements.say_columns("code", {each.row.column_id: each.column for each in declared})
+    statements.set_columns("code", {each.row.column_id: each.column for each in declared})
     for each in declared:
         row = replace(each.row, **statements.effective(each.row.column_id))
         before = row if each.before is None else each.before
@@ -438,11 +436,11 @@ def _declare_version(
         yield Put(SCHEMA_VERSIONS, version)
         registry = replace(registry, versions=number, hashes={**registry.hashes, digest: number})
     elif columns:
-        kept = rows.get(SCHEMA_VERSIONS, registry.asset_id, number)
-        if kept is not None:
-            yield Put(SCHEMA_VERSIONS, replace(kept, declared=True))
+        stored = rows.get(SCHEMA_VERSIONS, registry.asset_id, number)
+        if stored is not None:
+            yield Put(SCHEMA_VERSIONS, replace(stored, declared=True))
             if before is not None:
-                yield from _end_accepted(rows, before, kept)
+                yield from _end_accepted(rows, before, stored)
     yield from _keep_few(rows, replace(registry, declared=number, declared_hash=digest))
 
 
@@ -450,7 +448,7 @@ def _declare_version(
 
 
 def renamed(rows: Rows, fact: Fact, e: ColumnRenamed, row: ColumnRow) -> Iterator[Change]:
-    """The rows of a rename that was found to be possible."""
+    """The rows of a valid rename."""
     others = [each for each in rows.scan(COLUMNS, e.asset_id) if each.column_id != row.column_id]
     target = next(
         (each for each in others if each.name == e.new_name and each.status == "Active"), None
@@ -474,7 +472,7 @@ def renamed(rows: Rows, fact: Fact, e: ColumnRenamed, row: ColumnRow) -> Iterato
 def _join(
     rows: Rows, fact: Fact, registry: SchemaRegistryRow, row: ColumnRow, target: ColumnRow
 ) -> Iterator[Change]:
-    """What came is what had left: one column, with the older id."""
+    """Join a removed and an added column: one column, with the older id."""
     statements = AssetStatements(rows, fact, row.asset_id)
     statements.join_columns(target.column_id, row.column_id)
     joined = replace(
@@ -509,10 +507,10 @@ def accept(rows: Rows, fact: Fact, e: BreakAccepted) -> Iterator[Change]:
 def _end_accepted(
     rows: Rows, before: SchemaVersionRow, after: SchemaVersionRow, *, by_output: bool = False
 ) -> Iterator[Put]:
-    """An accepted change is over when its column comes back as it was.
+    """An accepted change ends when its column is as it was before.
 
-    `by_output`: of an asset with a declaration, which alone ends what a deployment accepted:
-    runs of older code may still be writing.
+    `by_output`: by an output. For an asset with declared columns, only a declaration ends what a
+    deployment accepted: runs of older code may still be writing.
     """
     old, new = _by_name(before), _by_name(after)
     for row in rows.scan(ACCEPTED_BREAKS, after.asset_id):
@@ -558,7 +556,7 @@ def _accepted(
 def _accept_by_approval(
     rows: Rows, fact: Fact, e: HeldSchemaDecided, observed: SchemaObserved
 ) -> Iterator[Change]:
-    """Whoever approves an output accepts what its schema breaks."""
+    """The approval of an output accepts the breaks of its schema."""
     registry = _registry(rows, e.asset_id)
     before = _current(rows, registry)
     if before is None:
@@ -575,7 +573,7 @@ def _accept_by_approval(
 
 
 def forget(rows: Rows, asset_id: str) -> Iterator[Change]:
-    """An asset that is removed for good has no schemas."""
+    """Delete the schemas of an asset that is removed for good."""
     tables: tuple[Table[Any], ...] = SCHEMA_TABLES
     for table in tables:
         for row in rows.scan(table, asset_id):

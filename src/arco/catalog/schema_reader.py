@@ -38,7 +38,7 @@ class AssetSchema(NamedTuple):
 
 
 class SchemaStamp(NamedTuple):
-    """What changes with the baseline of an asset, apart from who reads its columns."""
+    """A value that changes with the baseline of an asset, without its consumers."""
 
     current: int
     accepted: dict[str, int]
@@ -81,9 +81,9 @@ class SchemaReader:
         rule: Compatibility,
         consumers: Consumers,
     ) -> KnownSchema | None:
-        """What an output of the asset is compared with; None where there is nothing.
+        """What an output of the asset is compared with; None before the first.
 
-        Of the consumers of a column the first few are named, and the others counted.
+        The first few consumers of a column are named, and the others counted.
         """
         current = self.version(registry.asset_id, registry.current) if registry.current else None
         if current is None:

@@ -22,7 +22,7 @@ VERSIONS_KEPT = 100
 
 
 class SchemaRegistryRow(Row, frozen=True):
-    """What of an asset's schemas holds now."""
+    """The current state of an asset's schemas."""
 
     asset_id: str
     current: int
@@ -70,7 +70,7 @@ class SchemaVersionRow(Row, frozen=True):
 
 
 class HeldSchemaRow(Row, frozen=True):
-    """The schema of an output that is held, until somebody decides about it."""
+    """The schema of a held output, until a decision."""
 
     asset_id: str
     materialization_id: str
@@ -80,7 +80,7 @@ class HeldSchemaRow(Row, frozen=True):
     held_at: datetime
     position: int
     version: int = 0
-    """The version that it has, of an output that was good before somebody quarantined it."""
+    """Its version, if the output was good before it was quarantined by a person."""
 
 
 class ColumnRenameRow(Row, frozen=True):
@@ -100,7 +100,7 @@ class ColumnRenameRow(Row, frozen=True):
 
 
 class AcceptedBreakRow(Row, frozen=True):
-    """A change of a column that may break its readers, and somebody accepted."""
+    """An accepted change of a column that may break its readers."""
 
     asset_id: str
     column: str
@@ -116,7 +116,7 @@ class AcceptedBreakRow(Row, frozen=True):
     from_version: int = 0
     """The current one when it was accepted."""
     is_over: bool = False
-    """Whether the column came back as it was: it may not break again."""
+    """Whether the column is as it was before: then it may not break again."""
 
 
 def accepted_versions(rows: Iterable[AcceptedBreakRow]) -> dict[str, int]:

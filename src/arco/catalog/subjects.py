@@ -1,4 +1,4 @@
-"""What people speak of: a namespace, an asset, or a column of one."""
+"""The subject of a statement: a namespace, an asset, or a column."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The catalog's tables.
 
-Descriptions, owners, tags, and what else code, people and imports say, are in effect as the rows
-have them (`governance`); who said what is in `governance_tables`. What an asset has from its
-namespace is not in its row.
+The rows have the values in effect (`governance`) of descriptions, owners, tags and others;
+statements are in `governance_tables`. Inherited values are not in an asset's row.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class AssetRow(Row, frozen=True):
     """The project whose code declares it, or declared it last; empty if none did, or an import has
     brought it back since."""
     active: bool = True
-    """False: the code of its project does not have it any more, or what it was imported from."""
+    """False: its project, or the source of its import, does not have it any more."""
     sla: str = ""
     terms: list[str] = []
     links: dict[str, str] = {}
@@ -71,7 +70,7 @@ class AssetRow(Row, frozen=True):
 
 
 class AssetIdentityRow(Row, frozen=True):
-    """What an asset is and was called, and what of it many answers need."""
+    """The names of an asset, and columns that many readers need."""
 
     asset_id: str
     namespace: str
@@ -100,13 +99,13 @@ class ColumnRow(Row, frozen=True):
     updated_at: datetime
     terms: list[str] = []
     declared_by: DeclaredBy = "person"
-    """Who says that the asset has it; empty: it is in the data alone. Its type and nullability
-    are those that are declared, or else those of the data."""
+    """The source of its declaration; empty: it is only in the data. Its type and nullability are
+    declared, or else those of the data."""
     actual_type: str = ""
     """In the newest good output; empty where that does not have it."""
     actual_nullable: bool = True
     difference: Literal["", "missing", "undeclared", "type"] = ""
-    """How what is declared and what is there differ."""
+    """The difference between the declared and the actual column."""
     status: ColumnStatus = "Active"
     """Inactive: neither declared nor in the data any more."""
     first_version: int = 0
@@ -122,7 +121,7 @@ class ColumnRow(Row, frozen=True):
 
 
 class AssetCodeRow(Row, frozen=True):
-    """What makes an asset, as its project's deployment has it."""
+    """The code of an asset, from its project's deployment."""
 
     asset_id: str
     kind: str

@@ -149,13 +149,13 @@ def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> No
             hint="there is nothing to do; the rejected object was removed",
         )
     # Under its old name a commit may still take it for the rejected one, and delete it.
-    again = msgspec.structs.replace(batch, batch=f"{batch.batch}-1")
-    put_own(workspace.store, paths.inbox(again.batch), encode_batch(again), mode=Mode.CREATE)
+    requeued = msgspec.structs.replace(batch, batch=f"{batch.batch}-1")
+    put_own(workspace.store, paths.inbox(requeued.batch), encode_batch(requeued), mode=Mode.CREATE)
     _forget(workspace, rejection)
     if session.json:
         render.document(
-            {"requeued": rejection.key, "name": again.batch, "events": len(batch.events)}
+            {"requeued": rejection.key, "name": requeued.batch, "events": len(batch.events)}
         )
     else:
         events = render.count(len(batch.events), "event")
-        render.say(f"{events} of {rejection.name} are in the inbox again, as {again.batch}")
+        render.say(f"{events} of {rejection.name} are in the inbox again, as {requeued.batch}")

@@ -127,9 +127,9 @@ def _level(refs: tuple[FileRef, ...]) -> dict[str, int]:
 
 def _generations(workspace: Workspace, newest: Snapshot, count: int) -> Iterator[RootManifest]:
     """The newest first, down to the oldest that is kept."""
-    kept = KeptGenerations(workspace.manifests.kept(), newest.generation)
-    for at in range(len(kept) - 1, max(len(kept) - 1 - count, -1), -1):
-        if (generation := workspace.manifests.find(kept[at])) is not None:
+    numbers = KeptGenerations(workspace.manifests.floor(), newest.generation)
+    for at in range(len(numbers) - 1, max(len(numbers) - 1 - count, -1), -1):
+        if (generation := workspace.manifests.find(numbers[at])) is not None:
             yield generation.manifest
 
 

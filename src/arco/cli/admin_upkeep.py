@@ -233,18 +233,18 @@ def _by_kind(result: GcReport) -> list[dict[str, Any]]:
 
 
 def _show_garbage(result: GcReport) -> None:
-    kept = f"{render.count(result.kept_generations, 'generation')} kept"
-    kept += f" (all of {result.floor}–{result.head})"
+    summary = f"{render.count(result.kept_generations, 'generation')} kept"
+    summary += f" (all of {result.floor}–{result.head})"
     if not result.doomed:
-        render.say(f"nothing to remove; {kept}", "green")
+        render.say(f"nothing to remove; {summary}", "green")
         return
     rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in _by_kind(result)]
     render.show_table(("kind", "count", "bytes"), rows, right=("count", "bytes"))
     total = f"{render.count(len(result.doomed), 'object')}, {render.size(result.bytes)}"
     if result.dry_run:
-        render.say(f"would remove {total}; {kept}")
+        render.say(f"would remove {total}; {summary}")
         render.say("this was a dry run; run with --apply to delete them")
     else:
-        render.say(f"removed {total}; {kept}")
+        render.say(f"removed {total}; {summary}")
     if result.failed:
         render.say(f"{render.count(result.failed, 'delete')} failed; run it again", "bold red")

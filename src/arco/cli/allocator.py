@@ -1,9 +1,9 @@
 """How the memory of a process that runs for months is allocated.
 
-Arrow's default allocator, and glibc's with its arena for each thread, are fast, and keep
-what they once had: an orchestrator's memory then grows for hours with what its threads
-have used in turn, and with the largest merge so far. With few arenas, Arrow in the same
-ones, and large buffers in mappings that go back at once, it levels off.
+Arrow's default allocator, and glibc's with an arena for each thread, are fast, and return little
+memory: an orchestrator's memory then grows for hours with the use of its threads, and with the
+largest merge so far. With few arenas, Arrow in the same ones, and large buffers in mappings that
+are returned at once, it stays constant.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import os
 
 ARENAS = 2
 MAPPED_BYTES = 128 << 10
-"""What is larger is mapped, and given back when it is freed. Set, it does not grow by itself."""
+"""Larger buffers are mapped, and returned when they are freed. glibc keeps a fixed value."""
 CACHED_BYTES = 6 << 20
-"""What such a process keeps of the files that it has read, decoded: a fifth of what a
-command may."""
+"""Maximum of decoded files in memory: a fifth of that of a command."""
 
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
@@ -26,7 +25,7 @@ _M_ARENA_MAX = -8
 def use_little_memory() -> None:
     """Call it before Arrow is imported and threads are started.
 
-    Where the C library is not glibc, only Arrow heeds it.
+    Without glibc, only Arrow's setting has an effect.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with contextlib.suppress(AttributeError, OSError):

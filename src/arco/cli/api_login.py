@@ -1,4 +1,4 @@
-"""Logging in at an API by way of a browser: a port of this machine waits for the code."""
+"""Login at an API through a browser: a port of this machine waits for the code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ApiAccess:
         except urllib.error.HTTPError as error:
             raise _refusal(self._url, error) from None
         except (OSError, ValueError) as error:
-            raise Unavailable(f"{self._url} did not answer: {error}") from None
+            raise Unavailable(f"{self._url} did not respond: {error}") from None
         if not isinstance(document, dict):
             raise Unavailable(f"{self._url} is not an API of Arco")
         return document
@@ -67,7 +67,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     try:
         detail = str(json.loads(error.read())["detail"])
     except (ValueError, KeyError, TypeError):
-        detail = f"{url} answered {error.code}"
+        detail = f"{url} responded with {error.code}"
     match error.code:
         case 401:
             return Unauthenticated(detail, hint=f"servo auth login {url}")
@@ -81,16 +81,16 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
 def browser_login(
     url: str, tell: Callable[[str], object], open_browser: Callable[[str], object] | None
 ) -> StoredToken:
-    """The token of a session that somebody allowed in a browser. Raises Unauthenticated."""
+    """The token of a session that the user allowed in a browser. Raises Unauthenticated."""
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
-    given: dict[str, str] = {}
+    parameters: dict[str, str] = {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             query = dict(parse_qsl(urlsplit(self.path).query))
             is_ours = secrets.compare_digest(query.get("state", "").encode(), state.encode())
             if is_ours and "code" in query:
-                given.update(query)
+                parameters.update(query)
             text = (
                 "You are logged in. Close this page."
                 if is_ours
@@ -118,11 +118,11 @@ def browser_login(
         waiting.timeout = WAIT_S
         for _ in range(100):  # requests for icons, and from others
             waiting.handle_request()
-            if given:
+            if parameters:
                 break
-    if not given:
+    if not parameters:
         raise Unauthenticated(
             "nobody logged in before the timeout",
             hint="try again, or use --paste",
         )
-    return ApiAccess(url).exchange(given["code"], verifier)
+    return ApiAccess(url).exchange(parameters["code"], verifier)

@@ -1,4 +1,4 @@
-"""`servo worker --api`: a worker without access to the store. Also how any worker ends."""
+"""`servo worker --api`: a worker without access to the store. Also the end of all workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_api_worker(
     session: Session, options: ApiOptions, timing: Timing, cache: Path, stop: threading.Event
 ) -> None:
     """Work through a server until `stop` is set."""
-    key = private.taken(private.TOKEN)
+    key = private.take(private.TOKEN)
     private.unreadable()
     if not key:
         raise Invalid(

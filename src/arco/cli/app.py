@@ -102,14 +102,15 @@ def root(
 def main() -> NoReturn:
     """Run the command that the process was started with, and end the process.
 
-    It ends without tearing libraries down: Arrow's threads may abort a process
-    that exits right after a read (apache/arrow#34314). All that needs closing has
-    been closed by then.
+    It exits without finalizing libraries: Arrow's threads may abort a process that exits right
+    after a read (apache/arrow#34314). Everything that needs closing was closed before.
     """
     _own_streams()
     code = run(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # whoever reads us has gone, or it is closed
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the reader has ended, or the stream is closed
             stream.flush()
     os._exit(code)
 
@@ -117,8 +118,8 @@ def main() -> NoReturn:
 def _own_streams() -> None:
     """Write to copies of the descriptors of stdout and stderr.
 
-    `servo run` calls user code in this process. Code that closes descriptor 1 would otherwise
-    have what we print fail, or go to the next file that gets that number.
+    `servo run` calls user code in this process. If that code closes descriptor 1, our output would
+    fail, or go to the next file with that number.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -144,29 +145,38 @@ def tree() -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
-def run(given: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code."""
-    debug = "--debug" in given or bool(os.environ.get("ARCO_DEBUG"))
+    debug = "--debug" in arguments or bool(os.environ.get("ARCO_DEBUG"))
     if not debug:
         warnings.simplefilter("ignore")
     logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
-        code = tree()(list(given), prog_name="servo", standalone_mode=False)
+        code = tree()(list(arguments), prog_name="servo", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except typer.TyperException as error:
-        return _report(error, as_json="--json" in given)
+        return _report(error, as_json="--json" in arguments)
     except Exception as error:
         if debug:
             traceback.print_exception(error)
-        return _report(error, as_json="--json" in given)
+        return _report(error, as_json="--json" in arguments, at=_generation_option(arguments))
 
 
-def _report(error: Exception, *, as_json: bool) -> int:
+def _generation_option(given: Sequence[str]) -> str:
+    """The option that chooses an older generation, if one is given."""
+    names = (word.partition("=")[0] for word in given)
+    options = ("--generation", "-g", "--as-of", "--as-of-run")
+    return next((name for name in names if name in options), "")
+
+
+def _report(error: Exception, *, as_json: bool, at: str = "") -> int:
     from arco.cli.failures import ShownError, failure_of, report
 
     failure = failure_of(error)
+    if at and failure.kind == "not_found" and failure.hint:
+        failure.hint = f"{failure.hint}; or leave out {at}: then the newest generation is read"
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         path = "servo" if context is None else context.command_path

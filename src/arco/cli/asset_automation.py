@@ -20,7 +20,7 @@ if deferral.LOADED:
 
 app = group("automation", "Show, pause and resume asset automation.")
 
-Key = Annotated[str, argument("ASSET", "The key of an asset, or its name if that is enough.")]
+Key = Annotated[str, argument("ASSET", "The asset: namespace.name, or its name if that is unique.")]
 
 
 @command(app, "list", example="servo automation list", takes=["at"])

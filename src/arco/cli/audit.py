@@ -1,4 +1,4 @@
-"""`servo audit`: who did what, and whether the records of it are what the log says."""
+"""`servo audit`: records of commands and refusals, and their verification."""
 
 from __future__ import annotations
 
@@ -65,10 +65,7 @@ class AuditConditions(OptionGroup):
     takes=["at"],
 )
 def list_(session: Session, conditions: AuditConditions, limit: Limit = 50) -> None:
-    """List records of commands, refused API calls and secret reads, newest first.
-
-    The newest first.
-    """
+    """List records of commands, refused API calls and secret reads, newest first."""
     reader = session.open().read.security(session.at())
     rows = reader.audit(conditions.filter(session), limit=limit)
     if session.json:
@@ -155,8 +152,8 @@ def verify(
         render.say(f"{render.count(report.records, 'record')}: the audit log is {state}")
         if report.uncovered:
             render.note(
-                f"{render.count(report.uncovered, 'command')} of before the first record are in "
-                "the log alone: `servo admin rebuild` records them too"
+                f"{render.count(report.uncovered, 'command')} before the first record are missing; "
+                "`servo admin rebuild` adds their records"
             )
         if report.rollbacks:
             render.note(

@@ -1,4 +1,4 @@
-"""`servo auth keys`: what lets programs in."""
+"""`servo auth keys`: credentials of programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ keys = group("keys", "Create, list and revoke API keys.")
 app.add_typer(keys)
 
 TenantWide = Annotated[
-    bool, flag("--tenant-wide", "For all workspaces of the storage tenant, not for this one.")
+    bool, flag("--tenant-wide", "For all workspaces of the storage tenant, not only this one.")
 ]
 Namespaces = Annotated[
     list[str] | None,
@@ -147,7 +147,7 @@ def _state(row: ApiKeyRow, now: datetime) -> str:
 
 
 def _plain(row: ApiKeyRow) -> dict[str, object]:
-    """Without the hash: nobody needs it, and it must not be copied about."""
+    """Without the hash, which is never shown."""
     fields: dict[str, object] = render.plain(row)
     del fields["secret_hash"]
     return {**fields, "prefix": row.prefix}

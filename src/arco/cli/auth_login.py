@@ -1,4 +1,4 @@
-"""`servo auth login`, `whoami` and `logout`: a user of an API, not of a bucket."""
+"""`servo auth login`, `whoami` and `logout`: access through an API instead of the store."""
 
 from __future__ import annotations
 
@@ -55,13 +55,19 @@ def login(
         stored = StoredToken(text.strip())
     else:
         stored = browser_login(at, render.note, None if no_browser else webbrowser.open)
-    who = ApiAccess(at, stored.token).session()
-    if who["caller"] is None:
+    login_session = ApiAccess(at, stored.token).session()
+    if login_session["caller"] is None:
         raise Unauthenticated(f"{at} does not accept the token", hint="log in again")
     TokenFile.of_user(os.environ).put(at, stored)
-    name = who["caller"]["email"] or who["caller"]["name"] or who["caller"]["id"]
+    name = (
+        login_session["caller"]["email"]
+        or login_session["caller"]["name"]
+        or login_session["caller"]["id"]
+    )
     if session.json:
-        render.document({"api": at, "caller": who["caller"], "ends_at": stored.ends_at or None})
+        render.document(
+            {"api": at, "caller": login_session["caller"], "ends_at": stored.ends_at or None}
+        )
     else:
         render.say(f"logged in at {at} as {name}")
 
@@ -79,16 +85,16 @@ def whoami(session: Session, url: ApiUrl = "") -> None:
             render.say(f"{name}, with direct access to the store")
         return
     at = _url(url)
-    who = ApiAccess(at, _token(at)).session()
-    if who["caller"] is None:
+    login_session = ApiAccess(at, _token(at)).session()
+    if login_session["caller"] is None:
         raise Unauthenticated(f"{at} does not accept your token", hint=f"servo auth login {at}")
     if session.json:
-        render.document({"api": at, **who})
+        render.document({"api": at, **login_session})
         return
-    caller = who["caller"]
+    caller = login_session["caller"]
     render.say(f"{caller['kind']} {caller['email'] or caller['name'] or caller['id']} at {at}")
     lines = []
-    for each in who["workspaces"]:
+    for each in login_session["workspaces"]:
         place = f"{each['tenant']}/{each['workspace']}"
         if each["permissions"]:
             lines.append((place, "all", ", ".join(each["permissions"])))

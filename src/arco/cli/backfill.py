@@ -160,9 +160,9 @@ def status(
     workspace = session.open()
     reader = workspace.read.automation(session.at())
     entry = reader.backfill(backfill)
-    asked = reader.backfill_runs(entry.row.backfill_id)
-    waiting = waits_for(reader.snapshot, entry.row, asked, workspace.clock.now())
-    chunks = _interesting(asked)[:limit]
+    runs = reader.backfill_runs(entry.row.backfill_id)
+    waiting = waits_for(reader.snapshot, entry.row, runs, workspace.clock.now())
+    chunks = _interesting(runs)[:limit]
     if session.json:
         document = {"generation": reader.snapshot.generation, **_plain(entry), "waiting": waiting}
         render.document(document | {"runs": chunks})
@@ -242,7 +242,7 @@ def _answer(session: Session, entry: Backfill) -> None:
 
 
 def _interesting(chunks: list[BackfillRunRow]) -> list[BackfillRunRow]:
-    """What failed, then what is active, then the others, the last first."""
+    """Failed chunks, then active ones, then the others, the last first."""
 
     def rank(row: BackfillRunRow) -> tuple[int, int]:
         ended = row.state in (ChunkState.SUCCEEDED, ChunkState.SKIPPED)
@@ -260,8 +260,8 @@ def _progress(entry: Backfill) -> str:
 def _skipped(entry: Backfill) -> str | None:
     if not entry.skipped:
         return None
-    gone = f", {entry.gone:,} of them removed since it was created" if entry.gone else ""
-    return f"{entry.skipped:,}{gone}"
+    removed = f", {entry.removed:,} of them removed since it was created" if entry.removed else ""
+    return f"{entry.skipped:,}{removed}"
 
 
 def _what(entry: Backfill) -> str:
@@ -278,7 +278,7 @@ def _plain(entry: Backfill) -> dict[str, Any]:
         "reused_partitions": 0 if progress is None else progress.reused,
         "failed_partitions": entry.failed,
         "skipped_partitions": entry.skipped,
-        "gone_partitions": entry.gone,
+        "gone_partitions": entry.removed,
         "cancelled_partitions": entry.cancelled,
         "pending_partitions": entry.pending,
         "active_runs": entry.active_runs,
@@ -308,9 +308,11 @@ def _show_preview(result: BackfillPreview) -> None:
     chunks = [(c.number, _partitions(c), c.tasks, c.up_to_date) for c in result.sample]
     right = ["chunk", "tasks", "up to date"]
     render.show_table(headers, chunks, right=right, title=title)
-    for chunk in result.sample:
-        if chunk.refused:
-            render.note(f"chunk {chunk.number} would be refused: {chunk.refused}")
+    refused = [chunk for chunk in result.sample if chunk.refused]
+    if refused:
+        others = f"; so would {len(refused) - 1} more of these chunks" if len(refused) > 1 else ""
+        first = refused[0]
+        render.note(f"chunk {first.number} would be refused: {first.refused}{others}")
     if result.one_by_one:
         render.note(f"its runs execute one after the other: {result.one_by_one}")
     if result.unknown_assets:

@@ -47,7 +47,7 @@ def create(
     details: catalog_options.DetailOptions,
 ) -> None:
     """Create an asset in an existing namespace."""
-    done = session.open().commands.catalog.create_asset(
+    outcome = session.open().commands.catalog.create_asset(
         key,
         kind=kind,
         format=format,
@@ -57,7 +57,7 @@ def create(
         **details.changes(),
     )
     catalog_options.acknowledge(
-        session, done, f"created asset {key}", asset=key, asset_id=done.event_id
+        session, outcome, f"created asset {key}", asset=key, asset_id=outcome.event_id
     )
 
 
@@ -104,11 +104,11 @@ def rename(
     new_name: Annotated[str, typer.Argument(help="The new name in the same namespace.")],
 ) -> None:
     """Rename an asset. Its id, versions and history stay."""
-    done = session.open().commands.catalog.rename_asset(
+    outcome = session.open().commands.catalog.rename_asset(
         key, new_name, idempotency_key=session.idempotency_key
     )
     new = f"{key.partition('.')[0]}.{new_name}"
-    catalog_options.acknowledge(session, done, f"renamed asset {key} to {new}", asset=new)
+    catalog_options.acknowledge(session, outcome, f"renamed asset {key} to {new}", asset=new)
 
 
 @command(app, "drop", example="servo catalog asset drop sales.orders", takes=catalog_options.WRITES)

@@ -9,6 +9,7 @@ from arco.cli.catalog_options import (
     WRITES,
     AssetArgument,
     Description,
+    ExpectedColumn,
     acknowledge,
     column,
     something,
@@ -73,6 +74,7 @@ def update(
     description: Description = None,
     pii: Pii = None,
     sensitivity: Sensitivity = None,
+    expected_version: ExpectedColumn = None,
 ) -> None:
     """Change the given fields, as a person. Values from code do not change.
 
@@ -88,15 +90,21 @@ def update(
     }
     something(**changes)
     done = session.open().commands.catalog.update_column(
-        key, name, idempotency_key=session.idempotency_key, **changes
+        key,
+        name,
+        expected_version=expected_version,
+        idempotency_key=session.idempotency_key,
+        **changes,
     )
     acknowledge(session, done, f"updated {name} of {key}", asset=key, column=new_name or name)
 
 
 @command(app, "drop", example="servo catalog column drop sales.orders email", takes=WRITES)
-def drop(session: Session, key: AssetArgument, name: Name) -> None:
+def drop(
+    session: Session, key: AssetArgument, name: Name, expected_version: ExpectedColumn = None
+) -> None:
     """Drop a column from an asset."""
     done = session.open().commands.catalog.drop_column(
-        key, name, idempotency_key=session.idempotency_key
+        key, name, expected_version=expected_version, idempotency_key=session.idempotency_key
     )
     acknowledge(session, done, f"dropped {name} of {key}", asset=key, column=name)

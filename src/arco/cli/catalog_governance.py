@@ -205,14 +205,14 @@ def set_(
             values.append(GovernedValue(field=field, entry=entry, value=value))
     if not values:
         raise Invalid("nothing to set", hint="give --description, --owner, --tag, …: see --help")
-    done = session.open().commands.governance.change(
+    outcome = session.open().commands.governance.change(
         subject,
         set=values,
         expected_version=expected_version,
         idempotency_key=session.idempotency_key,
     )
     fields = dict.fromkeys(value.field for value in values)
-    acknowledge(session, done, f"set {', '.join(fields)} of {subject}", subject=subject)
+    acknowledge(session, outcome, f"set {', '.join(fields)} of {subject}", subject=subject)
 
 
 def _sla(texts: Sequence[str] | None) -> str | None:
@@ -244,13 +244,13 @@ def withdraw(
     for text in dict.fromkeys(values):
         field, _, entry = text.partition(":")
         refs.append(ValueRef(field=field, entry=entry))
-    done = session.open().commands.governance.change(
+    outcome = session.open().commands.governance.change(
         subject,
         withdraw=refs,
         expected_version=expected_version,
         idempotency_key=session.idempotency_key,
     )
-    acknowledge(session, done, f"withdrew {', '.join(values)} of {subject}", subject=subject)
+    acknowledge(session, outcome, f"withdrew {', '.join(values)} of {subject}", subject=subject)
 
 
 def deprecate(
@@ -265,10 +265,10 @@ def deprecate(
     """
     if CatalogSubject.parse(key).kind != "asset":
         raise Invalid(f"{key!r} is not an asset", hint="write namespace.asset")
-    done = session.open().commands.governance.change(
+    outcome = session.open().commands.governance.change(
         key,
         set=[GovernedValue(field="deprecated", value=message)],
         expected_version=expected_version,
         idempotency_key=session.idempotency_key,
     )
-    acknowledge(session, done, f"deprecated {key}", subject=key)
+    acknowledge(session, outcome, f"deprecated {key}", subject=key)

@@ -28,13 +28,13 @@ def create(
     details: catalog_options.DetailOptions,
 ) -> None:
     """Create a namespace."""
-    done = session.open().commands.catalog.create_namespace(
+    outcome = session.open().commands.catalog.create_namespace(
         namespace,
         idempotency_key=session.idempotency_key,
         **details.changes(),
     )
     catalog_options.acknowledge(
-        session, done, f"created namespace {namespace}", namespace=namespace
+        session, outcome, f"created namespace {namespace}", namespace=namespace
     )
 
 
@@ -58,25 +58,25 @@ def update(
     """
     changes = details.changes(clear)
     catalog_options.something(**changes)
-    done = session.open().commands.catalog.update_namespace(
+    outcome = session.open().commands.catalog.update_namespace(
         namespace,
         expected_version=expected_version,
         idempotency_key=session.idempotency_key,
         **changes,
     )
     catalog_options.acknowledge(
-        session, done, f"updated namespace {namespace}", namespace=namespace
+        session, outcome, f"updated namespace {namespace}", namespace=namespace
     )
 
 
 @command(app, "drop", example="servo catalog namespace drop sales", takes=catalog_options.WRITES)
 def drop(session: Session, namespace: Name) -> None:
     """Drop a namespace, which must be empty."""
-    done = session.open().commands.catalog.drop_namespace(
+    outcome = session.open().commands.catalog.drop_namespace(
         namespace, idempotency_key=session.idempotency_key
     )
     catalog_options.acknowledge(
-        session, done, f"dropped namespace {namespace}", namespace=namespace
+        session, outcome, f"dropped namespace {namespace}", namespace=namespace
     )
 
 

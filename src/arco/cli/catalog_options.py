@@ -34,6 +34,15 @@ Expected = Annotated[
         min=0,
     ),
 ]
+ExpectedColumn = Annotated[
+    int | None,
+    option(
+        "N",
+        "Refuse if the column's row version has changed (see `servo catalog show`).",
+        "--expected-version",
+        min=0,
+    ),
+]
 AssetArgument = Annotated[str, argument("NAMESPACE.NAME", "The asset.")]
 
 
@@ -71,18 +80,18 @@ class DetailOptions(OptionGroup):
 
     def changes(self, clear: Sequence[ClearableField] | None = None) -> dict[str, Any]:
         """The fields to write; None leaves a field as it is."""
-        given: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "description": self.description,
             "owners": self.owner or None,
             "tags": entries(self.tag, "--tag"),
             "properties": entries(self.property, "--property"),
         }
         for field in clear or ():
-            if given[field]:
+            if changes[field]:
                 hint = "give only one of the two"
                 raise Invalid(f"{field} are both given and cleared", hint=hint)
-            given[field] = [] if field is ClearableField.owners else {}
-        return given
+            changes[field] = [] if field is ClearableField.owners else {}
+        return changes
 
 
 def column(text: str) -> Column:
@@ -119,13 +128,13 @@ def authorship(row: AssetRow | NamespaceRow, version: int) -> dict[str, object]:
     }
 
 
-def acknowledge(session: Session, done: Acknowledged, text: str, **more: object) -> None:
+def acknowledge(session: Session, outcome: Acknowledged, text: str, **more: object) -> None:
     """Print what a command did, and the generation that shows it."""
     if session.json:
-        render.document(render.plain(done) | more)
-    elif done.replayed:
+        render.document(render.plain(outcome) | more)
+    elif outcome.replayed:
         render.say(
-            f"{text}: already done with this idempotency key, in generation {done.generation}"
+            f"{text}: already done with this idempotency key, in generation {outcome.generation}"
         )
     else:
-        render.say(f"{text} in generation {done.generation}")
+        render.say(f"{text} in generation {outcome.generation}")

@@ -12,7 +12,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
 
-app = group("terms", "The glossary: terms that namespaces, assets and columns refer to.")
+app = group("terms", "Show and change terms of the glossary, for namespaces, assets and columns.")
 
 Term = Annotated[str, argument("TERM", "The term, as in `active_customer`.")]
 Meaning = Annotated[str | None, option("TEXT", "What the term means.", "--description")]
@@ -34,14 +34,14 @@ def create(
     link: Links = None,
 ) -> None:
     """Create a term."""
-    done = session.open().commands.governance.create_term(
+    outcome = session.open().commands.governance.create_term(
         term,
         description=description,
         owners=owner,
         links=entries(link, "--link"),
         idempotency_key=session.idempotency_key,
     )
-    acknowledge(session, done, f"created term {term}", term=term)
+    acknowledge(session, outcome, f"created term {term}", term=term)
 
 
 @command(
@@ -60,7 +60,7 @@ def update(
 ) -> None:
     """Change the given fields. Owners and links are replaced."""
     something(description=description, owner=owner, link=link)
-    done = session.open().commands.governance.update_term(
+    outcome = session.open().commands.governance.update_term(
         term,
         description=description,
         owners=owner,
@@ -68,7 +68,7 @@ def update(
         expected_version=expected_version,
         idempotency_key=session.idempotency_key,
     )
-    acknowledge(session, done, f"updated term {term}", term=term)
+    acknowledge(session, outcome, f"updated term {term}", term=term)
 
 
 @command(app, "list", example="servo catalog terms list", takes=["at"])
@@ -115,9 +115,13 @@ def drop(
     force: Annotated[
         bool, flag("--force", "Drop the term even if it is used; existing references stay.")
     ] = False,
+    expected_version: Expected = None,
 ) -> None:
     """Drop a term. Refused while something uses it."""
     done = session.open().commands.governance.drop_term(
-        term, force=force, idempotency_key=session.idempotency_key
+        term,
+        force=force,
+        expected_version=expected_version,
+        idempotency_key=session.idempotency_key,
     )
     acknowledge(session, done, f"dropped term {term}", term=term)

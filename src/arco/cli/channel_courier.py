@@ -1,4 +1,4 @@
-"""What sends notifications from the command line: channels of `arco.toml`, and their secrets."""
+"""Sends notifications of the command line: channels of `arco.toml`, and their secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def channel_courier(session: Session) -> ChannelCourier:
 
 
 def channel_secret(ref: SecretRef) -> str:
-    """A secret of a channel. Raises Invalid, which names the reference alone."""
+    """A secret of a channel. Raises Invalid with the reference only."""
     try:
         return _registry.resolve({"value": ref})["value"]
     except TaskFailed as error:

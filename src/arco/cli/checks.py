@@ -127,9 +127,9 @@ def _show(row: CheckResultRow) -> None:
 def _named(
     text: str, asset: str, rows: Sequence[CheckStatusRow | CheckResultRow], *, last: bool = False
 ) -> str:
-    """The one check that a text names: exactly, or as the only one that has it in its name.
+    """The check with this name, or the only one whose name contains it.
 
-    Where there is none an empty text; at the `last` attempt, NotFound.
+    Empty if there is none; with `last`, raises NotFound.
     """
     names = dict.fromkeys(name for row in rows for name in (row.check_name, row.check_id))
     if text in names:

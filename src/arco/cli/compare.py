@@ -75,17 +75,17 @@ def compare(
     snapshot = workspace.read.snapshot(session.at())
     id = OrchestrationReader(snapshot).asset_id(asset)
     lookup = VersionLookup(snapshot, asset, id)
-    one, other = (lookup.version(partition or (), version) for version in (before, after))
-    if one.partition_key != other.partition_key:
+    first, second = (lookup.version(partition or (), version) for version in (before, after))
+    if first.partition_key != second.partition_key:
         raise Invalid(
-            f"{lookup.name(one.partition_key)} and {lookup.name(other.partition_key)} are "
+            f"{lookup.name(first.partition_key)} and {lookup.name(second.partition_key)} are "
             "different partitions",
             hint="compare versions of one partition",
         )
     if session.api:
         comparison = remote_comparison(
             RemoteAsset(workspace, asset, snapshot.generation),
-            (one, other),
+            (first, second),
             key=key or (),
             examples=examples,
             engine=engine.value,
@@ -98,7 +98,7 @@ def compare(
                 workspace.store,
                 snapshot,
                 asset,
-                (one, other),
+                (first, second),
                 key=key or (),
                 examples=examples,
                 engine=engine.value,
@@ -110,7 +110,7 @@ def compare(
     if session.json:
         render.document(_document(asset, snapshot.generation, comparison))
     else:
-        _show(lookup.name(one.partition_key), comparison)
+        _show(lookup.name(first.partition_key), comparison)
 
 
 def _end_spark(workspace: Workspace, engine: DiffEngine) -> None:
@@ -160,15 +160,15 @@ def _version_line(side: str, row: MaterializationRow) -> tuple[object, ...]:
 _STYLES = {"added": "green", "removed": "red", "type": "yellow", "changed": "yellow"}
 
 
-def _column_line(each: ColumnChange) -> tuple[object, ...]:
+def _column_line(change: ColumnChange) -> tuple[object, ...]:
     def value(name: str) -> str | None:
-        texts = [_field(column, name) for column in (each.before, each.after)]
-        if each.before is None or each.after is None:
+        texts = [_field(column, name) for column in (change.before, change.after)]
+        if change.before is None or change.after is None:
             return texts[0] or texts[1] or None
         return texts[0] if texts[0] == texts[1] else f"{texts[0] or '–'} → {texts[1] or '–'}"
 
-    change = Text(each.change, _STYLES.get(each.change, ""))
-    return each.name, change, value("type"), value("nulls"), value("min"), value("max")
+    kind = Text(change.change, _STYLES.get(change.change, ""))
+    return change.name, kind, value("type"), value("nulls"), value("min"), value("max")
 
 
 def _field(column: ColumnInfo | None, name: str) -> str:

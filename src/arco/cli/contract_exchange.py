@@ -71,11 +71,13 @@ def export(
     render.say(f"wrote version {statement.version} of the contract of {key} to {output}")
 
 
-def _format(session: Session, given: str, output: Path | None) -> Literal["yaml", "json"]:
-    if given not in ("", "yaml", "json"):
-        raise Invalid(f"{given!r} is no format", hint="give yaml or json")
+def _format(session: Session, requested: str, output: Path | None) -> Literal["yaml", "json"]:
+    if requested not in ("", "yaml", "json"):
+        raise Invalid(f"{requested!r} is not a format", hint="give yaml or json")
     by_name = output is not None and output.suffix.lower() == ".json"
-    return "json" if given == "json" or (not given and (session.json or by_name)) else "yaml"
+    return (
+        "json" if requested == "json" or (not requested and (session.json or by_name)) else "yaml"
+    )
 
 
 def _written(document: dict[str, object], format: Literal["yaml", "json"]) -> str:
@@ -117,12 +119,12 @@ def import_(
             return
         render.say(f"{contract.name} would have version {contract.version} of its contract")
         return
-    done = commands.set(
+    outcome = commands.set(
         contract, expected_version=expected, idempotency_key=session.idempotency_key
     )
     acknowledge(
         session,
-        done,
+        outcome,
         f"declared version {contract.version} of the contract of {contract.name}",
         asset=contract.name,
         version=contract.version,

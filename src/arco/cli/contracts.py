@@ -1,4 +1,4 @@
-"""`servo contracts`: what owners of assets promise, and whether they keep it."""
+"""`servo contracts`: contracts of assets, and whether they are kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STATES = {"KEPT": "green", "BREACHED": "red", "UNKNOWN": "yellow"}
 _PROMISES = {"kept": "green", "broken": "red", "unknown": "yellow"}
 
 
-# -- what is promised -----------------------------------------------------------------------
+# -- contracts ------------------------------------------------------------------------------
 
 
 @command(
@@ -142,7 +142,7 @@ def _show_statement(
     accepted: dict[str, str] | None = None,
 ) -> None:
     retention = contract.retention
-    kept = [
+    durations = [
         f"{number} {measure}"
         for measure, number in (("days", retention.days), ("versions", retention.versions))
         if number
@@ -160,7 +160,7 @@ def _show_statement(
             "freshness": f"at most {age_text(contract.freshness)} old"
             if contract.freshness
             else None,
-            "retention": " or ".join(kept) or None,
+            "retention": " or ".join(durations) or None,
         }
     )
     if contract.columns:
@@ -181,7 +181,7 @@ def _show_statement(
         render.show_table(("check", "severity"), checks)
 
 
-# -- how it changed -------------------------------------------------------------------------
+# -- versions -------------------------------------------------------------------------------
 
 
 @command(
@@ -299,7 +299,7 @@ def _show_breaches(rows: Sequence[ContractBreachRow]) -> None:
     render.show_table(headers, lines, title="breaches", whole=headers[:2])
 
 
-# -- whether it is kept ---------------------------------------------------------------------
+# -- checking -------------------------------------------------------------------------------
 
 
 @command(
@@ -339,8 +339,8 @@ def check(
                 "the API checks contracts that are declared, not those of files",
                 hint="see `servo contracts import --dry-run`",
             )
-        asked = RemoteAsset(workspace, key, snapshot.generation)
-        report = remote_contract_report(asked, partition or (), version, is_newest=at is None)
+        remote = RemoteAsset(workspace, key, snapshot.generation)
+        report = remote_contract_report(remote, partition or (), version, is_newest=at is None)
     else:
         judge = ContractJudge(snapshot, workspace.library, workspace.store, workspace.clock)
         report = judge.report(

@@ -137,7 +137,7 @@ def duration(ms: int) -> str:
 
 
 def _money(sums: CostSum, currency: str, digits: int) -> str | None:
-    """Rounded only to be shown. The one currency is in the header; several are named."""
+    """Rounded for display. A single currency is in the header; several are named here."""
     if currency:
         return amount(sums.nanos.get(currency, 0), digits)
     amounts = (f"{amount(nanos, digits)} {name}" for name, nanos in sorted(sums.nanos.items()))
@@ -149,17 +149,17 @@ def amount(nanos: int, digits: int) -> str:
 
 
 def _digits(largest: int) -> int:
-    """Decimals, so that what is small is not shown as nothing."""
+    """The number of decimals, so that small amounts are not shown as zero."""
     units = largest // 10**9
     return 2 if units >= 100 else 4 if units >= 1 else 6
 
 
 def _share(sums: CostSum, bill: CostReport, wide: bool) -> Text:
-    weight, whole = bill.weight(sums), bill.weight(bill.total)
-    if not whole:
+    weight, total = bill.weight(sums), bill.weight(bill.total)
+    if not total:
         return Text("")
-    percent = f"{weight * 100 / whole:3.0f}%"
+    percent = f"{weight * 100 / total:3.0f}%"
     if not wide:
         return Text(percent)
-    cells = (weight * BAR + whole // 2) // whole
+    cells = (weight * BAR + total // 2) // total
     return Text("█" * cells, "cyan") + Text("░" * (BAR - cells), "dim") + f" {percent}"

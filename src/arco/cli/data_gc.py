@@ -58,14 +58,14 @@ def gc(
     version is always kept while it is current, now or in a kept or pinned generation, or
     while a run reads it.
     """
-    kept = KeepFor(
+    keep = KeepFor(
         generations=GenerationRetention.of_days(keep_days, hourly_days, daily_days, keep_at_least),
         logs=timedelta(days=logs_days),
         plans=timedelta(days=plans_days),
     )
     workspace = session.open()
     with progress() as report:
-        result = workspace.upkeep.collect_data(kept, dry_run=not apply, progress=report)
+        result = workspace.upkeep.collect_data(keep, dry_run=not apply, progress=report)
     if session.json:
         kinds, assets = summed_by(result, "why"), summed_by(result, "asset")
         sums = {"bytes": result.bytes, "kinds": kinds, "assets": assets}
@@ -86,7 +86,7 @@ def summed(files: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
 
 
 def summed_by(result: DataGcReport, by: str) -> list[dict[str, Any]]:
-    """Files and bytes by `why` they go, or by `asset`."""
+    """Files and bytes by reason (`why`), or by `asset`."""
     sums = summed((name, d.bytes) for d in result.doomed if (name := getattr(d, by)))
     lines = [{by: name, "count": n, "bytes": size} for name, (n, size) in sums.items()]
     return sorted(lines, key=lambda line: (-line["bytes"], line[by]))
@@ -134,13 +134,13 @@ def _show_versions(result: DataGcReport, everything: bool) -> None:
     chosen = result.given_up if everything else result.given_up[:SHOWN]
     rows = [
         (
-            given.asset,
-            partition_text(given.partition) or None,
-            given.version or given.status.lower(),
-            render.size(given.bytes),
-            given.reason,
+            expired.asset,
+            partition_text(expired.partition) or None,
+            expired.version or expired.status.lower(),
+            render.size(expired.bytes),
+            expired.reason,
         )
-        for given in chosen
+        for expired in chosen
     ]
     headers = ("asset", "partition", "version", "bytes", "why")
     right = ("version", "bytes")

@@ -1,7 +1,7 @@
 """Imports that wait until a command is called, so that help answers at once.
 
-A module of commands declares options, which needs little, and does work, which needs much.
-What only the work needs is imported at the top of the module, but under a condition:
+A module of commands declares options, which needs few imports, and does work, which needs many. The
+imports for the work are at the top of the module, but under a condition:
 
     if deferral.LOADED:
         from arco.cli import render
@@ -22,21 +22,21 @@ from types import ModuleType
 
 LOADED = True
 _deferred: set[str] = set()
-"""Modules that were imported without what their work needs."""
+"""Modules that were imported without the imports for their work."""
 _BLOCK = re.compile(r"^if deferral\.LOADED:\n((?:[ ].*\n|\n)+)", re.MULTILINE)
 
 
 def defer() -> None:
-    """From here on, modules are imported without what only their work needs."""
+    """From here on, modules are imported without the imports for their work."""
     global LOADED
     LOADED = False
 
 
 def load(name: str) -> None:
-    """Import what was left out of a module. From here on, nothing else is left out.
+    """Execute the deferred imports of a module. Later imports are not deferred.
 
-    What is loaded by then stays until the process ends, and Python's search for reference cycles
-    leaves it alone: it would take a tenth of the time of a run of small tasks.
+    Loaded modules stay until the process ends, so the garbage collector ignores them: tracking them
+    would take a tenth of the time of a run of small tasks.
     """
     global LOADED
     was_loaded, LOADED = LOADED, True

@@ -1,4 +1,4 @@
-"""Tells who lists assets which of them are deprecated."""
+"""Notes about deprecated assets."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def dev(
     """Run a local installation for the project in this folder.
 
     It starts an orchestrator (with schedules, sensors and automation), a worker, the HTTP API and
-    the web page, and deploys each save. A failed deployment is reported here and on the web page;
-    runs continue with the last deployment. Tasks run in separate processes.
+    the web page, and deploys each saved change. A failed deployment is reported here and on the
+    web page; runs continue with the last deployment. Tasks run in separate processes.
 
     The workspace is in the folder `.arco`, unless --store, ARCO_STORE or `arco.toml` set another
     store. Ctrl-C stops everything; running tasks have a few seconds to end.
@@ -78,7 +78,7 @@ def dev(
     binding = Binding(host=host, port=PORT if port is None else port)
     if not binding.is_loopback:
         raise Invalid(
-            f"{host} is not a loopback address, and servo dev is for this machine alone",
+            f"{host} is not a loopback address; servo dev can only be used on this machine",
             hint="for other machines use `servo serve`, with TLS, or forward the port with ssh -L",
         )
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -97,7 +97,7 @@ def dev(
 
 
 def _with_store(session: Session, folder: Path) -> Session:
-    """The session itself, or, where nothing names a store, one with that of the folder."""
+    """The session itself; if no store is configured, one with the store of the folder."""
     own = folder / LOCAL_STORE
     try:
         directory = session.config().directory
@@ -192,7 +192,7 @@ class _DevServer:
             self._stop.set()
 
     def _follow(self, stop: threading.Event) -> None:
-        """Print what happens. Ends when the engine has failed, which then says why."""
+        """Print events of runs. Ends when the engine has failed."""
         outage = Outage(self.workspace.clock, "view of runs")
         while not stop.is_set():
             try:
@@ -210,7 +210,7 @@ class _DevServer:
         self._deploys.end()
         os._exit(INTERRUPTED)
 
-    # -- what is said -----------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------
 
     def _tell_started(self, url: str, token: str, link: str) -> None:
         if self._session.json:
@@ -248,7 +248,7 @@ class _DevServer:
         if state.hint:
             render.say(f"  {state.hint}", "cyan")
         if state.deployment is not None:
-            render.say(f"  runs go on with deployment {state.deployment}", "dim")
+            render.say(f"  runs continue with deployment {state.deployment}", "dim")
 
 
 def _changes(answer: Mapping[str, Any]) -> str:
@@ -263,7 +263,7 @@ def _changes(answer: Mapping[str, Any]) -> str:
 
 
 def _has_display() -> bool:
-    """Whether a browser can be opened for whoever started this."""
+    """Whether a browser can be opened on this machine."""
     if not sys.stdout.isatty():
         return False
     if sys.platform == "darwin":

@@ -1,4 +1,4 @@
-"""`servo limits`, `servo pause` and `servo resume`: how much may run at a time, and whether."""
+"""`servo limits`, `servo pause` and `servo resume`: limits of concurrent work, and pauses."""
 
 from __future__ import annotations
 
@@ -93,11 +93,9 @@ def set_(
     """
     *names, value = limit
     if len(names) > 1 or (not names and not scope.startswith("pool:")):
-        without_scope = not names and scope in list(LimitName)
-        example = f"workspace {scope} {value}" if without_scope else f"{scope} max_daily_runs 10"
         raise Invalid(
             f"servo limits set {scope} {' '.join(limit)}: give a scope, a limit and a value",
-            hint=f"for example: servo limits set {example}",
+            hint=f"for example: servo limits set {_example(scope, value)}",
         )
     workspace = session.open()
     name = names[0] if names else ""
@@ -114,7 +112,7 @@ def set_(
 def unset(
     session: Session,
     scope: Scope,
-    limit: Annotated[str, argument("[LIMIT]", "The limit; optional for a pool.")] = "",
+    limit: Annotated[str, argument("LIMIT", "The name of the limit; not needed for a pool.")] = "",
     reason: Reason = "",
 ) -> None:
     """Remove a limit. Its default applies, if it has one (see `servo limits list`)."""
@@ -146,10 +144,10 @@ def pause(session: Session, reason: Reason = "") -> None:
         render.say(pause_text(control), "yellow")
     if was_paused:
         change = "; its reason is not changed" if reason != control.pause_reason else ""
-        render.note(f"it was paused already{change}")
+        render.note(f"it was already paused{change}")
     if tasks:
         left = render.count(len(tasks), "task")
-        render.say(f"{left} that started before go on ({running} running)")
+        render.say(f"{left} that started before continue ({running} running)")
 
 
 def resume(session: Session, reason: Reason = "") -> None:
@@ -163,6 +161,14 @@ def resume(session: Session, reason: Reason = "") -> None:
         render.document(workspace.read.orchestration().limits().control)
     else:
         render.say("dispatch is running")
+
+
+def _example(scope: str, value: str) -> str:
+    """What may have been meant by a limit without a scope, or by a scope without a limit."""
+    if scope in list(LimitName):
+        return f"{'tenant:NAME' if scope == LimitName.WEIGHT else 'workspace'} {scope} {value}"
+    is_scope = scope == "workspace" or scope.startswith(("tenant:", "pool:"))
+    return f"{scope if is_scope else 'workspace'} max_daily_runs 10"
 
 
 def _entries(workspace: Workspace, reader: OrchestrationReader) -> list[LimitEntry]:

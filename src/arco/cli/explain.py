@@ -78,8 +78,9 @@ def explain(
 ) -> None:
     """Explain why an asset or a run is in its state.
 
-    An asset may be stale, failed, blocked, empty, expensive or different. The chain begins with
-    the asset or run and ends with the first cause, with recorded facts and suggested commands.
+    An asset may be stale, failed, blocked, empty or expensive, or may differ from earlier
+    outputs. The chain begins with the asset or run and ends with the first cause, with recorded
+    facts and suggested commands.
     """
     answers = session.open().answers(session.at())
     explanation = answers.explain(subject, partition or ())
@@ -177,14 +178,14 @@ def _status(status: HealthStatus) -> Text:
     return Text(status, styles[status])
 
 
-def _health_line(each: AssetHealth) -> tuple[object, ...]:
-    rate = each.quality.pass_rate
+def _health_line(health: AssetHealth) -> tuple[object, ...]:
+    rate = health.quality.pass_rate
     return (
-        each.asset,
-        _status(each.status),
-        each.freshness.last_materialized_at,
+        health.asset,
+        _status(health.status),
+        health.freshness.last_materialized_at,
         None if rate is None else f"{rate:.0%}",
-        "; ".join(each.reasons) or None,
+        "; ".join(health.reasons) or None,
     )
 
 
@@ -192,8 +193,8 @@ def _show_asset(explanation: AssetExplanation) -> None:
     fresh, run = explanation.freshness, explanation.last_run
     lineage = explanation.lineage
     upstream = ", ".join(f"{each.asset} ({each.status})" for each in lineage.upstream)
-    below = ", ".join(lineage.downstream[:5])
-    more = lineage.downstream_count - 5
+    readers = ", ".join(lineage.downstream[:5])
+    omitted = lineage.downstream_count - 5
     fields: dict[str, Any] = {
         "asset": explanation.asset,
         "partition": partition_text(explanation.partition) or None,
@@ -202,7 +203,7 @@ def _show_asset(explanation: AssetExplanation) -> None:
         "freshness": None if fresh.sla is None else f"{fresh.sla}: {_within(fresh.within_sla)}",
         "last run": None if run is None else f"{run.run_id} ({run.outcome})",
         "reads": upstream or None,
-        "read by": (below + (f" and {more:,} more" if more > 0 else "")) or None,
+        "read by": (readers + (f" and {omitted:,} more" if omitted > 0 else "")) or None,
     }
     render.show_fields({name: value for name, value in fields.items() if value is not None})
     if not explanation.causes and not explanation.observations:

@@ -73,7 +73,7 @@ def _painted(text: str, code: str, color: bool) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` with control characters spelled out: what is stored cannot drive a terminal."""
+    """`text` with escaped control characters, so that stored text cannot control a terminal."""
     return "".join(
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
     )

@@ -16,13 +16,13 @@ FILE = "dev.lock"
 
 
 class FolderLock:
-    """Held by this process; the system releases it however the process ends."""
+    """Held by this process; the system releases it when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def tell(self, url: str) -> None:
-        """Write down where this server is, for who starts a second one."""
+        """Record the address of this server, for the message of a second one."""
         text = json.dumps({"pid": os.getpid(), "url": url}).encode()
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, text, 0)

@@ -81,7 +81,7 @@ def freshness(
 def _nothing(keys: set[str], *, stale: bool) -> str:
     if not keys:
         return "no such asset has a freshness policy; declare one with freshness=Freshness(…)"
-    return "nothing is stale" if stale else "there is nothing to judge yet"
+    return "nothing is stale" if stale else "there are no partitions to check yet"
 
 
 def _line(entry: SeriesFreshness) -> tuple[object, ...]:
@@ -92,5 +92,5 @@ def _line(entry: SeriesFreshness) -> tuple[object, ...]:
         Text(entry.status, "bold red" if is_stale else "green"),
         entry.materialized_at,
         entry.due_at,
-        entry.reason if is_stale else None,
+        entry.reason if is_stale or entry.materialized_at is None else None,
     )

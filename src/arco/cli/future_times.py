@@ -13,7 +13,7 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def parse_coming_time(text: str, now: datetime) -> datetime:
-    """UTC without a zone. Raises Invalid for what is no time."""
+    """UTC without a zone. Raises Invalid."""
     if match := _FROM_NOW.fullmatch(text.strip()):
         return now + timedelta(**{_UNITS[match[2]]: int(match[1])})
     try:

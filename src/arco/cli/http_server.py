@@ -123,7 +123,7 @@ def serve_http(
     if not binding.is_loopback and not binding.has_tls and not proxies:
         raise Invalid(
             f"{host} can be reached from other machines, and the server has no TLS",
-            hint="give --tls-cert and --tls-key, or --trusted-proxy for a proxy that ends TLS",
+            hint="give --tls-cert and --tls-key, or --trusted-proxy for a proxy with TLS",
         )
     listening = binding.listen()
     hosts = tuple(each.lower() for each in name or ()) or binding.local_names(listening)
@@ -161,7 +161,7 @@ def build_server(
     is_local: bool,
     development: Callable[[], DevelopmentState] | None = None,
 ) -> HttpServer:
-    """The API of these workspaces, with all ways in. A local one has a way for who started it."""
+    """The API of these workspaces, with all authenticators; a local server has local access too."""
     served = [ServedWorkspace(each, settings) for each in workspaces]
     keyed = [*served, *_tenant_workspaces(session, served, settings)]
     clock = workspaces[0].clock
@@ -197,7 +197,7 @@ def _login(
 ) -> Login:
     if not auth.public_url and not is_local:
         raise Invalid(
-            "[auth] has a client_id, and browsers must know the name of this server",
+            "[auth] has a client_id, but no public URL of this server",
             hint='write public_url = "https://…" under [auth]',
         )
     workspace = home.workspace
@@ -228,7 +228,7 @@ def _workspaces(session: Session, names: list[str]) -> list[Workspace]:
 def _tenant_workspaces(
     session: Session, served: list[ServedWorkspace], settings: ApiSettings
 ) -> list[ServedWorkspace]:
-    """Those whose keys and roles hold in all workspaces of a tenant."""
+    """The workspaces whose keys and roles are valid in all workspaces of a tenant."""
     tenants = sorted({each.tenant for each in served})
     names = {(each.tenant, each.name) for each in served}
     return [

@@ -104,7 +104,7 @@ def output(
     rows: Annotated[int | None, option("N", "Number of rows.", min=0)] = None,
     bytes: Annotated[int | None, option("N", "Size in bytes.", min=0)] = None,
     files: Annotated[int | None, option("N", "Number of files.", min=0)] = None,
-    location: Annotated[str, option("URL", "Where it is.")] = "",
+    location: Annotated[str, option("URL", "Location of the data.")] = "",
     input: Annotated[list[str] | None, option("ASSET", "An input asset. Repeatable.")] = None,
     producer: Producer = "",
     job: Job = "",
@@ -202,7 +202,7 @@ def list_(session: Session, key: AssetArgument, limit: Limit = 20) -> None:
         )
         return
     if not rows:
-        render.say(f"nobody has reported an output of {key}")
+        render.say(f"no output was reported for {key}")
         return
     show_reports(rows[:limit])
 

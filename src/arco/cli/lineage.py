@@ -132,14 +132,14 @@ def inputs(
         render.document({"generation": snapshot.generation, "asset": asset, "read": outputs})
         return
     headers = ("input", "partition", "version")
-    every = [(row.source, each) for row, of in zip(rows, read, strict=True) for each in of.versions]
+    pairs = [(row.source, each) for row, of in zip(rows, read, strict=True) for each in of.versions]
     lines = [
         (source, partition_text(each.partition) or None, each.materialization_id)
-        for source, each in every[:limit]
+        for source, each in pairs[:limit]
     ]
     render.show_table(headers, lines, whole=headers)
-    if len(every) > limit:
-        render.note(f"{len(every) - limit:,} more; see --limit and --json")
+    if len(pairs) > limit:
+        render.note(f"{len(pairs) - limit:,} more; see --limit and --json")
     for row, of in zip(rows, read, strict=True):
         total = row.source_count or len(of.versions)
         listed = f"; all in {row.source_list}" if row.source_list and of.is_complete else ""
@@ -185,7 +185,7 @@ def add(
     """
     if kind not in DIRECT:
         raise Invalid(f"{kind!r} is not a kind of edge", hint=f"one of {', '.join(DIRECT)}")
-    done = session.open().commands.lineage.add(
+    outcome = session.open().commands.lineage.add(
         parsed_node(source),
         parsed_node(target),
         kind=kind,
@@ -194,7 +194,7 @@ def add(
         description=description,
         idempotency_key=session.idempotency_key,
     )
-    acknowledge(session, done, f"added {source} → {target}", source=source, target=target)
+    acknowledge(session, outcome, f"added {source} → {target}", source=source, target=target)
 
 
 @command(app, "remove", example="servo lineage remove crm.contacts shop.customers", takes=WRITES)
@@ -293,7 +293,7 @@ def _show_behind(reader: LineageReader, node: Node, down: bool, limit: int) -> N
 
 
 def _show_seen(reader: LineageReader, asset: str) -> None:
-    """When each input was first and last read, and how often; what people have added."""
+    """When each input was first and last read, and how often; manual edges."""
     seen = reader.edge_metadata(asset)
     for edge in sorted(reader.edges(asset), key=lambda edge: (edge.source, edge.parameter)):
         if edge.origin == "manual":
@@ -383,17 +383,17 @@ def _plain_edges(reader: LineageReader, asset: str) -> list[dict[str, Any]]:
     ]
 
 
-def _how(each: Impact) -> str:
-    if not each.direct:
+def _how(impact: Impact) -> str:
+    if not impact.direct:
         return "decides"
-    return "flows, masked" if each.masked else "flows"
+    return "flows, masked" if impact.masked else "flows"
 
 
-def _plain_impact(each: Impact) -> dict[str, Any]:
+def _plain_impact(impact: Impact) -> dict[str, Any]:
     return {
-        "distance": each.distance,
-        "asset": each.node.asset,
-        "column": each.node.column or None,
-        "direct": each.direct,
-        "masked": each.masked,
+        "distance": impact.distance,
+        "asset": impact.node.asset,
+        "column": impact.node.column or None,
+        "direct": impact.direct,
+        "masked": impact.masked,
     }

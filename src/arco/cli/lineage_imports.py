@@ -1,4 +1,4 @@
-"""`servo lineage import-dbt`, `imports`, `remove-import`: what other tools know."""
+"""`servo lineage import-dbt`, `imports`, `remove-import`: imports from other tools."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _show(session: Session, result: Imported, dry_run: bool) -> None:
         render.document({"dry_run": dry_run, **render.plain(result)})
         return
     for relation, key in sorted(result.normalised.items()):
-        render.note(f"{relation} is called {key}")
+        render.note(f"{relation} is imported as {key}")
     for node, reason in sorted(result.refused.items()):
         render.note(f"{node} is not imported: {reason}")
     for note in result.notes:

@@ -1,4 +1,4 @@
-"""Where data comes from or goes to, as a tree for the terminal."""
+"""Sources or dependents of an asset or column, as a tree for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arco.orchestration.reader import OrchestrationReader
 
 
 def absence(reader: LineageReader, asset: str) -> str:
-    """For an asset that is not deployed: what it is imported from, or whether it ever was."""
+    """For an asset that is not deployed: its import, or that it was removed or never deployed."""
     imported = reader.snapshot.get(ASSETS, reader.names.id(asset))
     if imported is not None and imported.imported_from:
         return f"({imported.imported_from})"
@@ -61,8 +61,8 @@ def _grow(
     ends: dict[Node, list[Link]] = {}
     for link in sorted(links.get(node, ()), key=lambda each: not each.direct):
         ends.setdefault(link.target if down else link.source, []).append(link)
-    for end, ways in ends.items():
-        text = _step(end, ways, end in printed, down)
+    for end, edges in ends.items():
+        text = _step(end, edges, end in printed, down)
         branch = tree.add(text)
         if end.asset in absent:
             text.append(f"  {absent[end.asset]}", "yellow")
@@ -78,18 +78,18 @@ def _deprecation(node: Node, deprecated: Mapping[str, str]) -> Text:
     return Text(visible(f"  (deprecated: {deprecated[node.asset]})"), "yellow")
 
 
-def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:
-    direct = any(way.direct for way in ways)
+def _step(end: Node, edges: list[Link], seen: bool, down: bool) -> Text:
+    direct = any(edge.direct for edge in edges)
     text = Text("→ " if down else "← ", "dim")
     text.append(
         str(end) if end.column or not down else f"{end.asset} (rows)", "" if direct else "dim"
     )
-    for way in ways:
-        style = "cyan" if way.direct else "magenta dim"
-        text.append(f"  {way.kind}", style)
-        if way.masked:
+    for edge in edges:
+        style = "cyan" if edge.direct else "magenta dim"
+        text.append(f"  {edge.kind}", style)
+        if edge.masked:
             text.append(" masked", "yellow")
-    doubts = {way.confidence for way in ways} - {"high", ""}
+    doubts = {edge.confidence for edge in edges} - {"high", ""}
     if doubts:
         text.append(f"  {', '.join(sorted(doubts))} confidence", "yellow")
     if seen:

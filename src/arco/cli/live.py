@@ -37,7 +37,7 @@ STYLES: dict[str, str] = {
 }
 SHOWN = 8
 WAITING_S = 5.0
-"""How often to look for what a run waits for."""
+"""Interval of checks what a run waits for."""
 QUIET = frozenset({TaskState.REUSED})
 
 
@@ -54,7 +54,7 @@ def run_state(run: RunRow) -> Text:
 
 
 def is_partition(key: str, named: str | None) -> bool:
-    """Whether a partition is the one that somebody named: by its key, its text, or a part of it."""
+    """Whether a text names a partition: by its key, its text, or a part of it."""
     text = partition_text(key)
     return named is None or named in (key, text, *text.split(","))
 
@@ -94,7 +94,7 @@ def follow(
                 tasks = [*followed.tasks.values()]
                 view.update(_RunView(run, tasks, progress(), waiting(run, tasks)))
                 outage.passed()
-            except Refused:  # the fold's answer, not the store's
+            except Refused:  # an answer of the fold, not an error of the store
                 raise
             except Error as error:
                 pause_s = outage.failed(error)
@@ -106,7 +106,7 @@ def follow(
 
 
 class _Followed:
-    """A run and its tasks, as of the last look."""
+    """A run and its tasks, as last read."""
 
     def __init__(self, workspace: Workspace, run_id: str) -> None:
         self._workspace = workspace
@@ -143,7 +143,7 @@ def _cancel(workspace: Workspace, run_id: str) -> None:
 
 
 def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> RunRow:
-    """The same for a run that others work on."""
+    """The same for a run of other processes."""
 
     def progress() -> Mapping[str, Progress]:
         return {id: p for record in records(workspace.store) for id, p in record.attempts.items()}
@@ -159,7 +159,7 @@ def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> 
 
 
 def limits_of(workspace: Workspace) -> Reasons:
-    """Which limits, or which pause, a run of this process waits for."""
+    """The limits, or the pause, that a run of this process waits for."""
     return _now_and_then(
         workspace,
         lambda run, tasks: held_back(tasks, Occupied.read(workspace.read.snapshot())),

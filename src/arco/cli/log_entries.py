@@ -37,7 +37,7 @@ TypeFilter = Callable[[str], bool]
 class LogEntry(NamedTuple):
     recorded: Recorded
     void: bool
-    """Whether a rollback has taken it back."""
+    """Whether a rollback has undone it."""
 
 
 def of_types(patterns: Sequence[str]) -> TypeFilter:
@@ -49,15 +49,15 @@ def of_types(patterns: Sequence[str]) -> TypeFilter:
 def newest(snapshot: Snapshot, count: int, matches: TypeFilter = of_types(())) -> list[LogEntry]:
     """The last `count` events, in order, reading no more segments than that takes."""
     entries: list[LogEntry] = []
-    above, reach = snapshot.position, max(count, REACH)
-    while above > 0 and len(entries) < count:
-        rows = segments(snapshot, max(1, above - reach + 1))
+    last_position, reach = snapshot.position, max(count, REACH)
+    while last_position > 0 and len(entries) < count:
+        rows = segments(snapshot, max(1, last_position - reach + 1))
         spans = voided(rows)
-        for row in reversed([row for row in rows if row.first_position <= above]):
+        for row in reversed([row for row in rows if row.first_position <= last_position]):
             if len(entries) >= count:
                 break
             entries = [*_entries(snapshot.files.store, row, spans, matches), *entries]
-            above = row.first_position - 1
+            last_position = row.first_position - 1
         reach *= 8
     return entries[len(entries) - count :] if len(entries) > count else entries
 
@@ -88,7 +88,7 @@ def _entries(
 
 
 def _without_secrets(recorded: Recorded) -> Recorded:
-    """What the audit log leaves out, nobody prints either."""
+    """Without the secrets that the audit log leaves out."""
     raw = bytes(recorded.event.data)
     if not any(name.encode() in raw for name in SECRET):
         return recorded

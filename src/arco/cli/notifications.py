@@ -1,4 +1,4 @@
-"""`servo notifications`: who was told of what, and whether it arrived."""
+"""`servo notifications`: notifications, their delivery, alerts and rules."""
 
 from __future__ import annotations
 

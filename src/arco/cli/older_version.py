@@ -9,13 +9,13 @@ from arco.state.snapshot import Snapshot
 
 
 def note_older_version(session: Session, snapshot: Snapshot) -> None:
-    """Say on stderr that tables which an answer reads may lack what older versions recorded."""
+    """Note on stderr that tables may lack what older versions recorded."""
     if not is_by_names(snapshot):
         return
     if session.generation is None and session.as_of is None and session.as_of_run is None:
         render.note("this workspace was written by an older version: run `servo admin rebuild`")
         return
     render.note(
-        f"generation {snapshot.generation} was written by an older version, and answers may lack "
-        "something; `servo admin rebuild` makes a generation that is complete"
+        f"generation {snapshot.generation} was written by an older version, and some information "
+        "may be missing; `servo admin rebuild` creates a complete generation"
     )

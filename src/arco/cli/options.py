@@ -135,8 +135,7 @@ def command(
 ) -> Callable[[Handler], Handler]:
     """Register a function as the command `name` of `app`. Its docstring is the help.
 
-    `negatives`: -1 is an argument, and no option. `before` is called before what the command
-    needs is imported.
+    `negatives`: -1 is an argument, not an option. `before` is called before the deferred imports.
     """
 
     def register(function: Handler) -> Handler:
@@ -157,20 +156,20 @@ def _runner(
     added: frozenset[str],
     before: Callable[[], None],
 ) -> Handler:
-    def run(**given: Any) -> None:
+    def run(**arguments: Any) -> None:
         before()
         deferral.load(function.__module__)
-        session = Session(**{name: given.pop(name) for name in added})
+        session = Session(**{name: arguments.pop(name) for name in added})
         for name, options in groups.items():
-            given[name] = options(
-                **{k: given.pop(k) for k in inspect.signature(options).parameters}
+            arguments[name] = options(
+                **{k: arguments.pop(k) for k in inspect.signature(options).parameters}
             )
         render.print_wide(session.wide)
         try:
-            function(session, **given)
+            function(session, **arguments)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read us has seen enough. Nothing is left to flush at exit.
+            # The reader has closed the pipe. Nothing is left to flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from None
         finally:

@@ -1,4 +1,4 @@
-"""From a project's folder to what is deployed of it: the manifest and the artifact."""
+"""From a project's folder to its manifest and artifact."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Package(NamedTuple):
     notes: tuple[Problem, ...]
 
     def warnings(self) -> list[str]:
-        """What somebody should look at before this is deployed."""
+        """Warnings before a deployment."""
         return [*map(str, self.notes), *_file_warnings(self.files)]
 
 
@@ -62,7 +62,7 @@ def unknown_channels(rules: Iterable[Notification], folder: Path) -> list[Proble
 
 
 def sql_findings(manifest: Manifest, workspace: Workspace | None) -> SqlFindings:
-    """What is wrong with a project's SQL, by what a workspace knows of its inputs."""
+    """Problems in a project's SQL, with the columns of inputs in a workspace."""
     lookups = None if workspace is None else _lookups(workspace, manifest.project)
     return check_sql(manifest.assets, lookups)
 
@@ -73,7 +73,7 @@ def governance_findings(manifest: Manifest, workspace: Workspace | None) -> list
 
 
 def planned_sql(workspace: Workspace, keys: Set[str]) -> list[Problem]:
-    """What is wrong, for certain or perhaps, with the SQL of deployed assets."""
+    """Certain and possible problems in the SQL of deployed assets."""
     reader = workspace.read.orchestration()
     problems: list[Problem] = []
     for row in reader.projects():

@@ -34,7 +34,7 @@ if deferral.LOADED:
 
 app = group("partitions", "Show the state of partitions; manage dynamic keys.")
 
-Set = Annotated[str, argument("SET", "The name of the set of keys.")]
+Set = Annotated[str, argument("SET", "The name of a set of dynamic keys.")]
 Asset = Annotated[str, argument("ASSET", "The asset: namespace.name.")]
 
 
@@ -124,8 +124,8 @@ def status(
                 "outside": statuses.outside,
                 "stale_known": is_judged,
                 "counts": [
-                    {"state": look.state, "quality": look.quality, "partitions": count}
-                    for look, count in statuses.counts().items()
+                    {"state": status.state, "quality": status.quality, "partitions": count}
+                    for status, count in statuses.counts().items()
                 ],
                 "ranges": [entry.plain() for entry in entries],
                 "more": len(chosen) > limit,

@@ -39,7 +39,7 @@ def list_(
         render.document({"generation": reader.snapshot.generation, "columns": columns})
         return
     if not columns:
-        render.say("no column holds personal data, as far as anybody has said")
+        render.say("no column is classified as personal data")
         return
     headers = ("asset", "column", "personal", "sensitivity", "from")
     lines = [
@@ -82,12 +82,12 @@ def explain(
     )
     if own.pii or own.sensitivity:
         texts = [text for text in (own.pii, own.sensitivity) if text]
-        render.say(f"the catalog says so of the column itself: {', '.join(texts)}", "dim")
-    for kind, way in explanation.ways.items():
-        if way:
+        render.say(f"set for the column itself: {', '.join(texts)}", "dim")
+    for kind, path in explanation.paths.items():
+        if path:
             what = label.sensitivity if kind == SENSITIVITY else kind
-            render.say(f"{what} comes from {way[0].source}:")
-            for link in way:
+            render.say(f"{what} comes from {path[0].source}:")
+            for link in path:
                 render.say(f"  {_step(link)}", "dim")
     for stopped in explanation.stopped:
         render.say(
@@ -164,7 +164,7 @@ def _document(generation: int, explanation: Explanation) -> dict[str, Any]:
         "sensitivity": explanation.label.sensitivity,
         "unknown_sources": [str(node) for node in explanation.unknown],
         "own": explanation.own._asdict(),
-        "ways": {kind: [step(link) for link in way] for kind, way in explanation.ways.items()},
+        "ways": {kind: [step(link) for link in path] for kind, path in explanation.paths.items()},
         "stopped": [
             step(stopped.link) | {"reason": stopped.reason} for stopped in explanation.stopped
         ],

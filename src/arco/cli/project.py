@@ -69,7 +69,7 @@ Message = Annotated[str, option("TEXT", "Description of the deployment.", "--mes
 
 
 class Allowed(TypedDict):
-    """What a deployment may do besides."""
+    """Exceptions that a deployment allows."""
 
     allow_missing_inputs: bool
     allow_removals: bool
@@ -197,15 +197,15 @@ def deploy(
         return
     assert workspace is not None
     with progress() as report:
-        done = workspace.commands.orchestration.deploy(
+        deployed = workspace.commands.orchestration.deploy(
             manifest, package.artifact, message=message, progress=report, **allowed
         )
     if session.json:
         packed = {"files": package.files, "warnings": package.warnings()}
-        render.document(render.plain(done) | packed)
+        render.document(render.plain(deployed) | packed)
         return
-    _acknowledge(session, done)
-    if done.changed:
+    _acknowledge(session, deployed)
+    if deployed.changed:
         assets = render.count(len(manifest.assets), "asset")
         render.say(f"{assets}, {_source(package)}; list them with --dry-run", "dim")
 
@@ -243,34 +243,35 @@ def _source(package: Package) -> str:
     return f"{render.count(len(package.files), 'file')} of source ({render.size(size)})"
 
 
-def _acknowledge(session: Session, done: Deployed) -> None:
+def _acknowledge(session: Session, deployed: Deployed) -> None:
     if session.json:
-        render.document(done)
+        render.document(deployed)
         return
-    if not done.changed:
-        of = _of_project(done.project)
-        render.say(f"deployment {done.number}{of} already has this code; nothing changed")
+    if not deployed.changed:
+        of = _of_project(deployed.project)
+        render.say(f"deployment {deployed.number}{of} already has this code; nothing changed")
         return
     render.say(
-        f"deployed {done.number}{_of_project(done.project)} ({done.deployment_id})", "bold green"
+        f"deployed {deployed.number}{_of_project(deployed.project)} ({deployed.deployment_id})",
+        "bold green",
     )
-    _show_changes(done)
+    _show_changes(deployed)
 
 
-def _show_changes(done: Deployed) -> None:
+def _show_changes(deployed: Deployed) -> None:
     for label, keys in (
-        ("new", done.added),
-        ("renamed", done.renamed),
-        ("removed", done.removed),
-        ("declared", done.declared),
-        ("no longer declared", done.no_longer_declared),
-        ("accepted breaks", done.accepted_breaks),
+        ("new", deployed.added),
+        ("renamed", deployed.renamed),
+        ("removed", deployed.removed),
+        ("declared", deployed.declared),
+        ("no longer declared", deployed.no_longer_declared),
+        ("accepted breaks", deployed.accepted_breaks),
     ):
         listed = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
         if keys:
             render.say(f"  {label}: {listed}")
-    if done.changed_assets:
-        render.say(f"  {done.changed_assets:,} changed")
+    if deployed.changed_assets:
+        render.say(f"  {deployed.changed_assets:,} changed")
 
 
 def _of_project(name: str) -> str:
@@ -328,7 +329,7 @@ def rollback(
 ) -> None:
     """Deploy an older deployment again, as a new one. Other projects do not change."""
     with progress() as report:
-        done = session.open().commands.orchestration.rollback(
+        deployed = session.open().commands.orchestration.rollback(
             deployment,
             project=resolve_project(Path.cwd()),
             message=message,
@@ -337,4 +338,4 @@ def rollback(
             accept_breaking=BreakAcceptance(tuple(accept_breaking or ()), reason),
             progress=report,
         )
-    _acknowledge(session, done)
+    _acknowledge(session, deployed)

@@ -230,7 +230,7 @@ def approve(session: Session, id: Id, reason: Reason = "") -> None:
     takes=["actor", "key"],
 )
 def reject(session: Session, id: Id, reason: Reason = "") -> None:
-    """Reject an output for good. `servo gc` deletes its files."""
+    """Reject an output permanently. `servo gc` deletes its files."""
     _decide(session, id, False, reason)
 
 
@@ -254,7 +254,7 @@ def tell_decision(
     current = reader.partition(held.asset_id, held.partition_key)
     is_current = current is not None and current.materialization_id == held.materialization_id
     by_hand = bool(held.held_by)
-    below, elsewhere = (
+    downstream, other_partitions = (
         readers_out_of_date(snapshot, world_of(workspace, snapshot), held, given_back=by_hand)
         if is_current
         else ((), ())
@@ -267,12 +267,12 @@ def tell_decision(
                 "version": 0 if version is None else version.version,
                 "is_new": is_new,
                 "is_current": is_current,
-                "out_of_date": sorted([*below, *elsewhere]),
+                "out_of_date": sorted([*downstream, *other_partitions]),
             }
         )
     elif decision != "rejected" and version is not None:
         _say_good(decision, held, version, current)
-        say_out_of_date(held, below, elsewhere, current)
+        say_out_of_date(held, downstream, other_partitions, current)
     else:
         render.say(f"{name_of(held)}: rejected; {current_after(current, 'stays')}", "yellow")
 
@@ -299,18 +299,18 @@ def _say_good(
 
 def say_out_of_date(
     held: QuarantineRow,
-    below: Sequence[str],
-    elsewhere: Sequence[str],
+    downstream: Sequence[str],
+    other_partitions: Sequence[str],
     current: PartitionRow | None,
 ) -> None:
-    if below:
-        render.say(f"now out of date: {_few(below)}")
+    if downstream:
+        render.say(f"now out of date: {_few(downstream)}")
         if current is None:
             render.say(f"  they cannot run while {name_of(held)} has no good version", "dim")
         else:
-            render.say(f"  {_command(held, below)}", "cyan")
-    if elsewhere:
-        render.say(f"out of date in the partitions that read this: {_few(elsewhere)}")
+            render.say(f"  {_command(held, downstream)}", "cyan")
+    if other_partitions:
+        render.say(f"out of date in the partitions that read this: {_few(other_partitions)}")
         if current is not None:
             render.say("  choose their partitions and run them with `servo run`", "dim")
 
@@ -319,9 +319,9 @@ def _few(keys: Sequence[str]) -> str:
     return f"{', '.join(keys[:5])}{' …' if len(keys) > 5 else ''}"
 
 
-def _command(held: QuarantineRow, below: Sequence[str]) -> str:
+def _command(held: QuarantineRow, downstream: Sequence[str]) -> str:
     parts = [p for p in partition_text(held.partition_key).split(",") if p]
-    return " ".join(["servo run", *below, *(f"-p {part}" for part in parts)])
+    return " ".join(["servo run", *downstream, *(f"-p {part}" for part in parts)])
 
 
 def current_after(current: PartitionRow | None, verb: str) -> str:

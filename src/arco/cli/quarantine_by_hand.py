@@ -74,11 +74,11 @@ def add(
     row = newest or lookup.version(partition or (), version)
     before = ExecutionReader(snapshot).partition(asset_id, row.partition_key)
     was_current = before is not None and before.materialization_id == row.materialization_id
-    done = workspace.commands.execution.quarantine(asset, asset_id, row.materialization_id, why)
+    held_now = workspace.commands.execution.quarantine(asset, asset_id, row.materialization_id, why)
     snapshot = workspace.read.snapshot()
     held = find_held(snapshot, row.materialization_id)
     current = ExecutionReader(snapshot).partition(asset_id, row.partition_key)
-    below, elsewhere = (
+    downstream, other_partitions = (
         readers_out_of_date(snapshot, world_of(workspace, snapshot), held)
         if was_current
         else ((), ())
@@ -89,21 +89,21 @@ def add(
                 "generation": snapshot.generation,
                 **render.plain(held),
                 "version": row.version,
-                "is_new": done.is_new,
+                "is_new": held_now.is_new,
                 "current": current,
-                "out_of_date": sorted([*below, *elsewhere]),
+                "out_of_date": sorted([*downstream, *other_partitions]),
             }
         )
         return
     name = f"{name_of(held)}: version {row.version}" if row.version else name_of(held)
-    if not done.is_new:
+    if not held_now.is_new:
         by = f" by {held.held_by}" if held.held_by else ""
-        render.say(f"{name} is held already{by}, since {short_time(held.held_at)}", "yellow")
+        render.say(f"{name} is already held{by}, since {short_time(held.held_at)}", "yellow")
         if newest is not None:
             render.say("give --version to hold an older one", "dim")
         return
     render.say(f"{name} is in quarantine; {current_after(current, 'is')}", "yellow")
-    say_out_of_date(held, below, elsewhere, current)
+    say_out_of_date(held, downstream, other_partitions, current)
     render.say(f"servo quarantine release {short(held.materialization_id)}", "dim")
 
 

@@ -72,9 +72,10 @@ def print_wide(wide: bool) -> None:
 
 
 def width() -> int:
-    """The number of characters that a line may have."""
-    limited = console().is_terminal or bool(os.environ.get("COLUMNS"))
-    return console().width if limited and not _wide else UNLIMITED
+    """The number of characters that a line may have, by the environment of this call."""
+    out = _console(stderr=False)  # a console keeps the COLUMNS that it was created with
+    limited = out.is_terminal or bool(os.environ.get("COLUMNS"))
+    return out.width if limited and not _wide else UNLIMITED
 
 
 @cache
@@ -109,7 +110,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def out(text: Text) -> None:
-    """One line, at once: cut to a terminal's width (…), whole everywhere else."""
+    """One line, flushed at once: cut to a terminal's width (…), complete everywhere else."""
     if console().is_terminal and not _wide:
         console().print(text, no_wrap=True, overflow="ellipsis")
     else:

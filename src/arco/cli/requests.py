@@ -1,4 +1,4 @@
-"""`servo requests`: what was asked for, and what became of it."""
+"""`servo requests`: requests for runs, and their outcomes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def list_(
 ) -> None:
     """List run requests, newest first.
 
-    Schedules and `servo run --remote --detach` create requests, which an orchestrator plans. A
-    request is PENDING until then, and TRIGGERED, REFUSED or MERGED afterwards.
+    Schedules, sensors, automation, backfills, freshness policies and `servo run --remote
+    --detach` create requests, which an orchestrator plans. A request is PENDING until then, and
+    TRIGGERED, REFUSED or MERGED (its key already has a run) afterwards.
     """
     if state is not None and state.upper() not in RequestState.__members__:
         states = ", ".join(RequestState)
@@ -104,7 +105,7 @@ def show(
 )
 def cancel(
     session: Session,
-    request: Annotated[list[str], argument("REQUEST...", "Keys of requests.")],
+    request: Annotated[list[str], argument("REQUEST", "Keys of requests.")],
     reason: Reason = "",
 ) -> None:
     """Cancel requests that no orchestrator has planned yet. Their keys cannot start a run

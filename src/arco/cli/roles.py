@@ -1,4 +1,4 @@
-"""`servo roles`: who may do what."""
+"""`servo roles`: role bindings."""
 
 from __future__ import annotations
 
@@ -119,16 +119,16 @@ def show(session: Session, subject: Subject) -> None:
         *tenant.directory().grants([parsed], workspace.tenant, TENANT_WORKSPACE),
     )
     caller = Caller(kind="user", id=parsed, grants=grants).at(workspace.tenant, workspace.name)
-    everywhere = sorted(caller.permissions())
+    in_workspace = sorted(caller.permissions())
     places = sorted({grant.scope.namespace for grant in grants} - {""})
-    within = {name: sorted(caller.permissions(name)) for name in places}
+    by_namespace = {name: sorted(caller.permissions(name)) for name in places}
     if session.json:
         render.document(
             {
                 "subject": parsed,
                 "grants": [{"role": g.role, "scope": str(g.scope)} for g in grants],
-                "permissions": everywhere,
-                "namespaces": within,
+                "permissions": in_workspace,
+                "namespaces": by_namespace,
             }
         )
         return
@@ -138,9 +138,9 @@ def show(session: Session, subject: Subject) -> None:
     render.show_fields({"subject": parsed})
     lines = [(str(g.scope), g.role) for g in grants]
     render.show_table(("where", "role"), lines, whole=("where",))
-    if everywhere:
-        render.say(f"in all of the workspace: {', '.join(everywhere)}")
-    for name, permissions in within.items():
+    if in_workspace:
+        render.say(f"in all of the workspace: {', '.join(in_workspace)}")
+    for name, permissions in by_namespace.items():
         render.say(f"in {name}: {', '.join(permissions)}")
 
 

@@ -137,11 +137,11 @@ def run(
     workspace = session.open()
     if deploy:
         package = packaged(session, project, workspace)
-        done = workspace.commands.orchestration.deploy(
+        deployed = workspace.commands.orchestration.deploy(
             package.manifest, package.artifact, message="servo run --deploy"
         )
-        if done.changed and not session.json:
-            render.say(f"deployed {done.number} ({done.deployment_id})", "dim")
+        if deployed.changed and not session.json:
+            render.say(f"deployed {deployed.number} ({deployed.deployment_id})", "dim")
             for warning in package.warnings():
                 render.note(warning)
     settings: dict[str, Any] = {
@@ -155,7 +155,7 @@ def run(
         )
         return
     if remote:
-        review = run_following.reviewed(session, workspace, here=False)
+        review = run_following.reviewed(session, workspace, is_local=False)
         triggered = workspace.commands.orchestration.trigger(request, review=review, **settings)
         run_following.follow_remotely(session, workspace, triggered)
         return

@@ -1,4 +1,4 @@
-"""Runs a triggered run here or watches it elsewhere, and shows how it ends."""
+"""Runs a triggered run in this process, or watches it, and shows how it ends."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def work_here(
     def interrupted(*_: object) -> None:
         interrupts.append(1)
         if len(interrupts) > 1:
-            os._exit(INTERRUPTED)  # nothing is lost: the run goes on where somebody serves it
+            os._exit(INTERRUPTED)  # nothing is lost: an orchestrator adopts the run
 
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         with engine.running():
-            triggered = trigger(engine.id, reviewed(session, workspace, here=True))
+            triggered = trigger(engine.id, reviewed(session, workspace, is_local=True))
             if not announced:
                 announce(session, triggered)
             row = _follow_here(session, engine, triggered, interrupts)
@@ -51,11 +51,11 @@ def work_here(
     end(session, workspace, row)
 
 
-def reviewed(session: Session, workspace: Workspace, *, here: bool) -> Review:
-    """Refuses a plan that this process cannot run, and tells which partitions are defaults."""
+def reviewed(session: Session, workspace: Workspace, *, is_local: bool) -> Review:
+    """Refuses a plan that this process cannot run, and shows which partitions are defaults."""
 
     def review(run: ReviewedPlan) -> None:
-        if here:
+        if is_local:
             workspace.runtime.require_engines(run.manifest, run.spec)
         if not session.json:
             show_defaults(run.defaults())
@@ -71,7 +71,7 @@ def show_defaults(defaults: Iterable[DefaultRange]) -> None:
 def _follow_here(
     session: Session, engine: LocalEngine, triggered: Triggered, interrupts: list[int]
 ) -> RunRow:
-    if triggered.replayed:  # it may belong to an engine that is gone
+    if triggered.replayed:  # it may belong to an engine that has ended
         engine.orchestrator.adopt(triggered.run_id)
     return follow(
         engine.workspace,

@@ -1,4 +1,4 @@
-"""What happens in a workspace, as lines in a terminal: runs, their tasks, refused requests."""
+"""Prints changes in a workspace as lines: runs, their tasks, refused requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arco.state.snapshot import Snapshot
 
 
 class RunLines:
-    """Prints what has changed since the last look. What it costs follows what changed."""
+    """Prints what has changed since the last call. The cost depends on the number of changes."""
 
     def __init__(self, workspace: Workspace, *, as_json: bool) -> None:
         self._workspace = workspace

@@ -67,7 +67,7 @@ class PlanOptions(OptionGroup):
 
 
 def _check_star(selection: list[str]) -> None:
-    """Refuse what a shell makes of a star without quotes."""
+    """Refuse file names, which a shell makes of an unquoted star."""
     files = sorted(path.name for path in Path.cwd().iterdir() if not path.name.startswith("."))
     if files and sorted(selection) == files:
         raise Invalid(

@@ -1,10 +1,9 @@
 """Deploys a project's folder whenever a file of it is saved.
 
-The folder is looked at a few times a second; a save is deployed when the files have stayed the same
-for a moment, so that an editor or git that writes many files causes one deployment. Each deployment
-is a `servo deploy` of its own, in a process: code that crashes, hangs or prints when it is imported
-harms nobody else, and what it leaves in memory ends with it. A save that cannot be deployed changes
-nothing: runs go on with the last deployment.
+The folder is scanned a few times a second; a save is deployed when the files have not changed for a
+moment, so that an editor or git that writes many files causes one deployment. Each deployment is a
+separate `servo deploy` process: code that crashes, hangs or prints when it is imported does not
+affect this process. After a failed deployment, runs continue with the last one.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from arco.worker.packing import file_stamps
 from servo.project import Problem
 
 LOOK_S: Final = 0.4
-"""How often to look for saves."""
+"""Interval of scans."""
 SETTLED_S: Final = 0.15
-"""Files that stay the same for so long are saved."""
+"""Files that did not change for this long are deployed."""
 MAX_SETTLING: Final = 40
-"""After so many looks, files that still change are deployed as they are."""
+"""After this many scans, files that still change are deployed as they are."""
 SCAN_SHARE: Final = 20
-"""Looking may take one part in so many of the time."""
+"""Scans may take this part of the time (one in 20)."""
 IMPORT_S: Final = 120.0
 """A deployment that takes longer is stopped."""
 MESSAGE: Final = "servo dev"
@@ -51,7 +50,7 @@ class SavedDeploys:
         clock: Clock,
         on_state: Callable[[DevelopmentState, Mapping[str, Any]], None],
     ) -> None:
-        """`on_state` is called with each new state, and with what `servo deploy --json` said."""
+        """`on_state` is called with each new state, and the output of `servo deploy --json`."""
         self._folder = folder
         self._config = config
         self._actor = actor
@@ -78,19 +77,19 @@ class SavedDeploys:
             stop.wait(max(LOOK_S, SCAN_SHARE * scanned_s))
 
     def end(self) -> None:
-        """Stop a deployment that is under way. What it has not committed has no effect."""
+        """Stop a running deployment. Without a commit it has no effect."""
         child = self._child
         if child is not None and child.poll() is None:
             child.terminate()
 
-    # -- looking ----------------------------------------------------------------------------
+    # -- scanning ----------------------------------------------------------------------------
 
     def _stamps(self) -> tuple[Stamps, float]:
         began = self._clock.monotonic()
         directory = self._config.directory
         try:
             stamps: Stamps = file_stamps(self._folder, without=[directory] if directory else [])
-        except (OSError, Error):  # the deployment says what is wrong
+        except (OSError, Error):  # the deployment reports the problem
             stamps = {}
         return stamps, self._clock.monotonic() - began
 
@@ -148,7 +147,7 @@ class SavedDeploys:
         if self._actor:
             command += ["--actor", self._actor]
         if config.directory is not None and config.directory.name == LOCAL_STORE:
-            command += ["--allow-removals"]  # nobody else reads what is in there
+            command += ["--allow-removals"]  # no other process uses this folder
         with subprocess.Popen(
             command,
             cwd=self._folder,

@@ -1,4 +1,4 @@
-"""`servo schedules`: when what runs, and what became of each tick."""
+"""`servo schedules`: schedules and their ticks."""
 
 from __future__ import annotations
 
@@ -197,13 +197,13 @@ def preview(
     render.show_table(headers, lines, whole=("tick", "offset", "UTC"))
 
 
-def _offset(row: ScheduleRow, each: Tick) -> str:
-    return f"{each.at.replace(tzinfo=UTC).astimezone(ZoneInfo(row.timezone)):%z}"
+def _offset(row: ScheduleRow, tick: Tick) -> str:
+    return f"{tick.at.replace(tzinfo=UTC).astimezone(ZoneInfo(row.timezone)):%z}"
 
 
-def _planned(workspace: Workspace, row: ScheduleRow, each: Tick) -> PlanSpec | Error | Invalid:
+def _planned(workspace: Workspace, row: ScheduleRow, tick: Tick) -> PlanSpec | Error | Invalid:
     try:
-        return workspace.commands.automation.preview(row, each.at)
+        return workspace.commands.automation.preview(row, tick.at)
     except (Error, Invalid) as error:
         return error
 

@@ -1,4 +1,4 @@
-"""`servo schema`: what columns assets have, had, and should have."""
+"""`servo schema`: current, earlier and declared columns of assets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from arco.cli import deferral
-from arco.cli.catalog_options import WRITES, AssetArgument, acknowledge
+from arco.cli.catalog_options import WRITES, AssetArgument, ExpectedColumn, acknowledge
 from arco.cli.options import StatedReason, argument, command, group, option, stated
 
 if deferral.LOADED:
@@ -268,6 +268,7 @@ def rename_column(
     column: Annotated[str, argument("COLUMN", "The old name of the column.")],
     new_name: Annotated[str, argument("NEW", "The new name of the column.")],
     reason: StatedReason = None,
+    expected_version: ExpectedColumn = None,
 ) -> None:
     """Rename a column; its id, history and description stay.
 
@@ -275,9 +276,14 @@ def rename_column(
     become one. With --reason, the rename is accepted as a change that may break readers, and the
     output is not held. Columns that code declares are renamed in code, with renamed_from.
     """
-    done = session.open().commands.catalog.rename_column(
-        key, column, new_name, reason=stated(reason), idempotency_key=session.idempotency_key
+    outcome = session.open().commands.catalog.rename_column(
+        key,
+        column,
+        new_name,
+        reason=stated(reason),
+        expected_version=expected_version,
+        idempotency_key=session.idempotency_key,
     )
     acknowledge(
-        session, done, f"renamed {column} of {key} to {new_name}", asset=key, column=new_name
+        session, outcome, f"renamed {column} of {key} to {new_name}", asset=key, column=new_name
     )

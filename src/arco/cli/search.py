@@ -1,4 +1,4 @@
-"""`servo search`: assets by what is written about them."""
+"""`servo search`: finds assets by their texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def search(
 
 def _show(result: SearchResult) -> None:
     for word, phrases in result.corrected.items():
-        render.note(f"searched for {' and '.join(phrases)} too, spelled like {word}")
+        render.note(f"searched for {' and '.join(phrases)} too, which is similar to {word}")
     if not result.hits:
         render.say(f"nothing matches in generation {result.generation}")
         return

@@ -1,4 +1,4 @@
-"""Where keys and roles hold: in the session's workspace, or in all of its tenant."""
+"""Where keys and roles are valid: in the session's workspace, or in all of its tenant."""
 
 from __future__ import annotations
 

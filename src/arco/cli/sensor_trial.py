@@ -1,4 +1,4 @@
-"""One evaluation of a sensor in this process: nothing is recorded, and nothing is asked for."""
+"""One evaluation of a sensor in this process: nothing is recorded or requested."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _logger(name: str) -> logging.Logger:
 
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
-    """Raise TaskTimeout after so many seconds."""
+    """Raise TaskTimeout after this many seconds."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise TaskTimeout(f"the sensor took longer than its {seconds} s")

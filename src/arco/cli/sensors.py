@@ -1,4 +1,4 @@
-"""`servo sensors`: what looks at the world, what it saw, and what it asked for."""
+"""`servo sensors`: sensors and their evaluations."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def show(
 
 
 def _waiting(session: Session, workspace: Workspace, rows: Sequence[SensorRow]) -> dict[str, str]:
-    """Of sensors now: what was in the queue at an earlier generation nobody knows."""
+    """Only for the newest generation: the queue at an earlier one is unknown."""
     return {} if session.at() else untaken(workspace.store, rows, workspace.clock.now())
 
 
@@ -309,7 +309,7 @@ def _show_trial(trial: Trial, message_id: str) -> None:
             "would request": render.count(len(runs), "run"),
             "skip reason": answer.skip_reason or None,
             "partition keys": msgspec.json.encode(answer.keys).decode() if answer.keys else None,
-            "more": "yes, it is evaluated again at once" if answer.more else None,
+            "more": "yes: it is evaluated again immediately" if answer.more else None,
         }
     )
     if runs:

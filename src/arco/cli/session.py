@@ -88,7 +88,7 @@ class Session:
         return dataclasses.replace(self, tenant=tenant, workspace=workspace).open()
 
     def clock(self) -> Clock:
-        """The system's, or one that is moved by what a file says, for tries on a local store."""
+        """The system's clock, or one that a file shifts, for experiments on a local store."""
         file = os.environ.get("ARCO_CLOCK")
         if not file:
             return SystemClock()

@@ -55,8 +55,8 @@ def show(
     lookup = VersionLookup(snapshot, asset, id)
     row = lookup.version(partition or (), version)
     if session.api:
-        asked = RemoteAsset(workspace, asset, snapshot.generation)
-        rows = remote_rows(asked, row, limit, columns or (), reveal=reveal)
+        remote = RemoteAsset(workspace, asset, snapshot.generation)
+        rows = remote_rows(remote, row, limit, columns or (), reveal=reveal)
     else:
         hidden = hidden_columns(session, workspace, snapshot, id, reveal)
         rows = first_rows(workspace.store, row, limit, columns or (), hidden)

@@ -1,4 +1,4 @@
-"""Starting what runs user code, before anything else is imported."""
+"""Starts the slot host before other imports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ import sys
 
 
 def start_slot_host() -> None:
-    """Its imports take as long as those of the command, and go on beside them."""
+    """Its imports take as long as those of the command, and run in parallel."""
     if not {"--remote", "--dry-run"} & set(sys.argv) and "ARCO_API" not in os.environ:
         importlib.import_module("arco.worker.slots").slot_host().start()

@@ -121,11 +121,11 @@ def _types(before: str | None, after: str | None) -> str:
     return " → ".join(text for text in (before, after) if text)
 
 
-def _partition(each: PartitionDifference) -> str:
-    rows = f"{each.rows:,} rows"
-    if each.rows_before is not None:
-        rows = f"{each.rows_before:,} → {rows}"
-    return f"{place(each.asset, each.partition)}  version {each.version}, {rows}"
+def _partition(difference: PartitionDifference) -> str:
+    rows = f"{difference.rows:,} rows"
+    if difference.rows_before is not None:
+        rows = f"{difference.rows_before:,} → {rows}"
+    return f"{place(difference.asset, difference.partition)}  version {difference.version}, {rows}"
 
 
 def _show(title: str, lines: Sequence[tuple[str, str]], limit: int) -> None:

@@ -1,4 +1,4 @@
-"""`servo status`, `servo logs` and `servo assets`: short ways to what is asked for most."""
+"""`servo status`, `servo logs` and `servo assets`: shortcuts for frequent questions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if deferral.LOADED:
 SHOWN = 10
 """Lines of each part, unless --limit says otherwise."""
 JUDGED_S = 15.0
-"""How often what depends on the time is judged again while nothing changes."""
+"""Interval of updates for what depends on the time."""
 HEALTH_STYLES = {"UNHEALTHY": "bold red", "WARNING": "yellow", "HEALTHY": "green"}
 
 
@@ -81,7 +81,7 @@ def status(
 
 
 def _watch(session: Session, workspace: Workspace, interval: float, limit: int) -> None:
-    """Until Ctrl-C. While the store fails, what was read last stays on the screen."""
+    """Until Ctrl-C. While the store fails, the last state stays on the screen."""
     generation, judged_at = -1, float("-inf")
     printed: dict[str, Any] = {}
     outage = Outage(workspace.clock, "status")

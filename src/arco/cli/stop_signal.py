@@ -11,13 +11,13 @@ from collections.abc import Callable
 def stop_on_signal(
     stop: threading.Event | None = None, *, again: Callable[[], None] | None = None
 ) -> threading.Event:
-    """Set the event when this process is asked to end. To be called in the main thread. When it
-    is asked again when the event is set, `again` is called, on a thread.
+    """Set the event on SIGTERM and SIGINT. To be called in the main thread.
 
-    A handler in Python runs in the main thread, as soon as that goes on. If the system gives
-    the signal to another thread, a main thread that waits does not go on, and the signal has no
-    effect. So the interpreter writes to a socket, which it does in any thread, and a thread of
-    ours waits for that.
+    On a further signal, `again` is called, on a thread.
+
+    A handler in Python runs in the main thread, as soon as that goes on. If another thread gets the
+    signal while the main thread waits, the handler does not run. So the interpreter writes to a
+    socket, which works in any thread, and a thread of ours reads it.
     """
     stop = stop or threading.Event()
     receiver, sender = socket.socketpair()

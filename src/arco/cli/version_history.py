@@ -1,4 +1,4 @@
-"""`servo partitions history` and `servo partitions files`: what became of versions."""
+"""`servo partitions history` and `servo partitions files`: history and files of versions."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ def files(
     id = OrchestrationReader(snapshot).asset_id(asset)
     row = VersionLookup(snapshot, asset, id).version(partition or (), version)
     if session.api:
-        asked = RemoteAsset(workspace, asset, snapshot.generation)
-        listed = remote_files(asked, row, reveal=reveal)
+        remote = RemoteAsset(workspace, asset, snapshot.generation)
+        listed = remote_files(remote, row, reveal=reveal)
     else:
         hidden = hidden_columns(session, workspace, snapshot, id, reveal)
         listed = files_of(workspace.store, row, hidden)

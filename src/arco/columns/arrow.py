@@ -125,7 +125,7 @@ _TO_ARROW: Final[dict[str, pa.DataType]] = {
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The same columns without what Spark has no types for: zones of moments, dictionaries."""
+    """The same columns with types that Spark has: without time zones and dictionaries."""
     fields = [each.with_type(rebuilt(each.type, _in_utc)) for each in schema]
     return pa.schema(fields, schema.metadata)
 
@@ -136,7 +136,7 @@ def _in_utc(type: pa.DataType) -> pa.DataType:
 
 
 def rebuilt(type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with other ones inside: what `leaf` makes of those that are not made of types."""
+    """A type whose leaf types are replaced by `leaf`."""
 
     def field(given: pa.Field) -> pa.Field:
         return given.with_type(rebuilt(given.type, leaf))

@@ -1,4 +1,4 @@
-"""What differs between two schemas, and whether that breaks somebody.
+"""The differences between two schemas, and which of them break readers.
 
     change           backward   forward
     added            no         no          a column that may be null
@@ -12,14 +12,14 @@
     made_required    yes        no          old files may have nulls
     moved            no         no          columns are found by name
 
-*backward*: the new schema reads old files, and whoever reads the asset by its old columns still
-can. *forward*: the old schema reads new files. *full*: both. Fields of structs, elements of
-arrays, keys and values of maps are compared like columns, at any depth; fields inside of types
-have no ids, so a renamed field is one that was removed and one that was added.
+*backward*: the new schema reads old files, and readers of the old columns still work. *forward*:
+the old schema reads new files. *full*: both. Fields of structs, elements of arrays, keys and values
+of maps are compared like columns, at any depth; fields inside of types have no ids, so a renamed
+field is one that was removed and one that was added.
 
-A rename is *governed* when code or a command says so. It is *inferred* when the Parquet field id
-is the same, or when one column left, one came, and both have the same type and place. The place
-says nothing of a column with a governed name: `renames` has it, if only with the name that it had.
+A rename is *governed* when code or a command states it. It is *inferred* when the Parquet field id
+is the same, or when one column was removed, one was added, and both have the same type and place.
+The place does not count for a column in `renames`, even if it maps to its own name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ BREAKING: Final[Mapping[CompatibilityMode, frozenset[ChangeKind]]] = {
 
 
 def broken_modes(change: SchemaChange) -> list[str]:
-    """Whom a change breaks: `backward`, `forward`, both or nobody."""
+    """The modes that a change breaks: `backward`, `forward`, both or none."""
     modes = {"backward": BACKWARD, "forward": FORWARD}
     return [mode for mode, kinds in modes.items() if change.kind in kinds]
 
@@ -136,7 +136,7 @@ def compare(
     mode: CompatibilityMode = "backward",
     renames: Mapping[str, str] | None = None,
 ) -> Comparison:
-    """What differs in a schema that comes after another.
+    """The changes from one schema to the next.
 
     `renames` are the governed ones: new names by old ones, or the same name.
     """
@@ -146,57 +146,61 @@ def compare(
 def matched(
     old: Sequence[SchemaColumn], new: Sequence[SchemaColumn], renames: Mapping[str, str]
 ) -> Matching:
-    """Which column is which."""
+    """Match the columns of two schemas."""
     pairs: dict[str, ColumnPair] = {}
-    rest = {each.name: each for each in old}
+    remaining = {each.name: each for each in old}
     names = {each.name for each in new}
     former = {after: before for before, after in renames.items() if before not in names}
     for each in new:
-        if before := rest.pop(each.name, None):
+        if before := remaining.pop(each.name, None):
             pairs[each.name] = ColumnPair(before, each)
     for each in new:
-        if each.name not in pairs and (before := rest.pop(former.get(each.name, ""), None)):
+        if each.name not in pairs and (before := remaining.pop(former.get(each.name, ""), None)):
             pairs[each.name] = ColumnPair(before, each, "GovernedRename")
     added = [each for each in new if each.name not in pairs]
-    for pair in _inferred(old, rest, added, new, renames):
-        del rest[pair.old.name]
+    for pair in _inferred(old, remaining, added, new, renames):
+        del remaining[pair.old.name]
         pairs[pair.new.name] = pair
     return Matching(
         [pairs[each.name] for each in new if each.name in pairs],
-        list(rest.values()),
+        list(remaining.values()),
         [each for each in new if each.name not in pairs],
     )
 
 
 def _inferred(
     old: Sequence[SchemaColumn],
-    rest: Mapping[str, SchemaColumn],
+    remaining: Mapping[str, SchemaColumn],
     added: Sequence[SchemaColumn],
     new: Sequence[SchemaColumn],
     renames: Mapping[str, str],
 ) -> Iterator[ColumnPair]:
-    by_case = {each.name.lower(): each for each in rest.values()}
-    by_field = {-1 if each.field_id is None else each.field_id: each for each in rest.values()}
-    taken: set[str] = set()
+    by_case = {each.name.lower(): each for each in remaining.values()}
+    by_field = {-1 if each.field_id is None else each.field_id: each for each in remaining.values()}
+    used: set[str] = set()
     for each in added:
         before = by_case.get(each.name.lower())
         if before is None and each.field_id is not None:
             before = by_field.get(each.field_id)
-        if before is not None and before.name not in taken:
-            taken.add(before.name)
+        if before is not None and before.name not in used:
+            used.add(before.name)
             yield ColumnPair(before, each, "InferredRename")
-    if taken or len(rest) != 1 or len(added) != 1:
+    if used or len(remaining) != 1 or len(added) != 1:
         return
-    (gone,), (came,) = rest.values(), added
-    if gone.name in renames:
+    (removed,), (candidate,) = remaining.values(), added
+    if removed.name in renames:
         return
-    if gone.type and gone.type == came.type and list(old).index(gone) == list(new).index(came):
-        yield ColumnPair(gone, came, "InferredRename")
+    if (
+        removed.type
+        and removed.type == candidate.type
+        and list(old).index(removed) == list(new).index(candidate)
+    ):
+        yield ColumnPair(removed, candidate, "InferredRename")
 
 
 def _changes(matching: Matching, old: Sequence[SchemaColumn]) -> Iterator[SchemaChange]:
-    for gone in matching.removed:
-        yield SchemaChange("removed", gone.name, gone.name, gone.type_text)
+    for removed in matching.removed:
+        yield SchemaChange("removed", removed.name, removed.name, removed.type_text)
     for pair in matching.pairs:
         before, after = pair.old, pair.new
         name = before.name
@@ -212,7 +216,7 @@ def _changes(matching: Matching, old: Sequence[SchemaColumn]) -> Iterator[Schema
 
 
 def _moves(names: Sequence[str], old: Sequence[SchemaColumn]) -> Iterator[SchemaChange]:
-    """Columns that are not where they were among those that both schemas have."""
+    """Columns whose place changed among those that both schemas have."""
     both = set(names)
     before = [each.name for each in old if each.name in both]
     for was, name in zip(before, names, strict=True):
@@ -261,28 +265,28 @@ def _part(
 def _field_changes(
     column: str, path: str, before: Iterable[Field], after: Iterable[Field]
 ) -> Iterator[SchemaChange]:
-    rest = {each["name"]: each for each in before}
+    remaining = {each["name"]: each for each in before}
     for each in after:
         inner = f"{path}.{each['name']}"
-        was = rest.pop(each["name"], None)
-        if was is None:
+        old_field = remaining.pop(each["name"], None)
+        if old_field is None:
             kind: ChangeKind = "added" if each["nullable"] else "added_required"
             yield SchemaChange(kind, column, inner, "", text(each["type"]))
             continue
-        yield from _part(column, inner, was, each, "type", "nullable")
-    for gone in rest.values():
-        yield SchemaChange("removed", column, f"{path}.{gone['name']}", text(gone["type"]))
+        yield from _part(column, inner, old_field, each, "type", "nullable")
+    for removed in remaining.values():
+        yield SchemaChange("removed", column, f"{path}.{removed['name']}", text(removed["type"]))
 
 
-def _is_unreadable(whole: ColumnType, decimal: ColumnType) -> bool:
+def _is_unreadable(integer: ColumnType, decimal: ColumnType) -> bool:
     """Whether Spark cannot read whole numbers as a decimal, although that holds their values.
 
     Parquet stores bytes and shorts as 32 bits; the decimal must hold all numbers of that width.
     """
-    if not isinstance(decimal, str) or whole not in WHOLE_NUMBERS:
+    if not isinstance(decimal, str) or integer not in WHOLE_NUMBERS:
         return False
     digits = DECIMAL.fullmatch(decimal)
-    needed = 20 if whole == "long" else 10
+    needed = 20 if integer == "long" else 10
     return digits is not None and int(digits[1]) - int(digits[2]) < needed
 
 

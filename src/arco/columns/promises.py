@@ -1,8 +1,7 @@
-"""Whether columns are what a contract promises.
+"""Whether columns keep the promises of a contract.
 
-A promise is about what its consumers read: columns by their names, with their types. More columns
-may be there, in any order, and a type may hold more than it has to. Whether a column of an output
-has nulls is a matter of its data: a check looks at that.
+A contract promises columns by their names, with their types. There may be more columns, in any
+order, and a type may be wider. Nulls in an output depend on its data: a check counts them.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from servo.contract.manifest import ColumnDef
 BREAKS: Final[frozenset[ChangeKind]] = frozenset(
     {"removed", "renamed", "narrowed", "retyped", "made_nullable"}
 )
-"""What breaks somebody who reads by the promised columns. Widening does not, as in the registry."""
+"""Changes that break readers of the promised columns. Widening does not, as in the registry."""
 SHOWN: Final = 5
 
 
 class PromisedColumns(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     columns: tuple[SchemaColumn, ...]
     excused: tuple[str, ...] = ()
-    """Columns whose changes somebody has accepted for this version of the contract."""
+    """Columns with accepted changes for this version of the contract."""
     renames: dict[str, str] = {}
     """Governed: new names by old ones."""
 
@@ -44,16 +43,16 @@ def promised_columns(columns: Iterable[ColumnDef]) -> tuple[SchemaColumn, ...]:
 def with_dimensions(
     columns: Sequence[SchemaColumn], dimensions: Iterable[str]
 ) -> tuple[SchemaColumn, ...]:
-    """The columns as readers see them: with those of the partition that files need not have."""
+    """The columns as readers see them: with the partition's dimensions, which files may lack."""
     names = {each.name.lower() for each in columns}
     added = [name for name in dimensions if name.lower() not in names]
     return (*columns, *(SchemaColumn(name=name, nullable=None) for name in added))
 
 
 def broken(promised: PromisedColumns, columns: Sequence[SchemaColumn]) -> list[SchemaChange]:
-    """The changes by which columns are not what is promised, in the order of the promise."""
+    """The changes that break promises, in the order of the promises."""
     old = [msgspec.structs.replace(each, nullable=None) for each in promised.columns]
-    # A promise without a type is kept by any; a column without one has to be seen first.
+    # A promise without a type is kept by any type; a column without a type is unknown.
     changes = compare(old, columns, "backward", promised.renames).changes
     return [each for each in changes if each.kind in BREAKS and each.column not in promised.excused]
 
@@ -61,7 +60,7 @@ def broken(promised: PromisedColumns, columns: Sequence[SchemaColumn]) -> list[S
 def promise_changes(
     old: Sequence[ColumnDef], new: Sequence[ColumnDef], renames: Mapping[str, str]
 ) -> tuple[SchemaChange, ...]:
-    """What differs in the columns of a contract that comes after another."""
+    """The changes of columns from one contract to the next."""
     changes = compare(declared_columns(old), declared_columns(new), "backward", renames).changes
     return tuple(each for each in changes if each.kind != "moved")
 

@@ -19,5 +19,5 @@ def literal(text: str) -> str:
 
 
 def unglobbed(path: str) -> str:
-    """A path that names itself: DuckDB takes these characters for patterns."""
+    """A path without patterns: escapes characters that DuckDB treats as patterns."""
     return "".join(f"[{each}]" if each in "*?[" else each for each in path)

@@ -1,8 +1,8 @@
-"""Columns that look like personal data: suggestions, each with a reason and a score.
+"""Suggestions of columns that may hold personal data, each with a reason and a score.
 
-A suggestion is no classification: nothing acts on it. It comes from the column's name, word by
-word, its type, and values, if there are any to look at. Words beside it may show that a column is
-*about* such data and does not hold it: `email_verified` is a flag, `phone_count` a number.
+A suggestion is not a classification and has no effect. It is based on the words of the column's
+name, its type, and sample values, if given. Other words may show that a column is *about* such data
+and does not hold it: `email_verified` is a flag, `phone_count` a number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 VERSION: Final = 1
-"""Of the rules below: another one may suggest something else for the same column."""
+"""Version of the rules below: another version may suggest something else."""
 LEAST: Final = 0.5
 """Suggestions with a lower score are not made."""
 _BY_NAME, _BY_SAMPLE = 0.6, 0.9
@@ -66,7 +66,7 @@ _ABOUT: Final = frozenset(
         "rate",
     ]
 )
-"""Words that make a column one about such data."""
+"""Words of columns that are about such data."""
 
 
 class Recognizer(NamedTuple):
@@ -157,7 +157,7 @@ class Suggestion(NamedTuple):
 
 
 def suggestions(name: str, type: str, samples: Sequence[object] = ()) -> list[Suggestion]:
-    """What a column may hold, best first. `type` may be empty where it is not known."""
+    """Suggestions for a column, the best first. `type` may be empty if unknown."""
     candidates = (_suggestion(each, name, type, samples) for each in RECOGNIZERS)
     return sorted((each for each in candidates if each), key=lambda each: (-each.score, each.kind))
 

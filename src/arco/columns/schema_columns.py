@@ -57,7 +57,7 @@ def declared_columns(columns: Iterable[ColumnDef]) -> tuple[SchemaColumn, ...]:
 
 
 def declared_type(type: str) -> ColumnType:
-    """A text that is no type of Spark's stays as it is, and equals only itself."""
+    """A text that is not a Spark type stays as it is, and equals only itself."""
     return (parse(type) or type) if type else ""
 
 
@@ -69,7 +69,7 @@ def _actual_type(column: ColumnInfo) -> ColumnType:
 
 
 def shape_of(type: ColumnType) -> str:
-    """JSON of a type whose text does not say all of it; empty for one whose text does."""
+    """JSON of a type whose text is incomplete; empty otherwise."""
     if isinstance(type, str):
         return ""
     plain = plain_type(type)
@@ -82,7 +82,7 @@ def parse_plain(type: str) -> ColumnType | None:
 
 
 def plain_type(type: ColumnType) -> ColumnType:
-    """The same type without what writers add to it: metadata of fields, types of users."""
+    """The same type without metadata of fields and user-defined types."""
     if isinstance(type, str):
         return type
     match type["type"]:
@@ -123,9 +123,9 @@ def required_names(columns: Iterable[SchemaColumn | ColumnDef]) -> set[str]:
 def with_known_nulls(
     columns: Sequence[SchemaColumn], outputs: Sequence[ColumnInfo], required: Set[str]
 ) -> tuple[SchemaColumn, ...]:
-    """The columns of an output; those without a null are not null if they are to be that.
+    """The columns of an output; those without nulls are not nullable if that is required.
 
-    Spark writes every column as nullable. That alone takes no promise back.
+    Spark writes every column as nullable. That alone breaks no promise.
     """
     full = {each.name for each in outputs if each.nulls == 0} & required
     return tuple(

@@ -1,7 +1,7 @@
-"""Judging a schema by what is registered of an asset: its versions, its readers, accepted breaks.
+"""Compares a schema with the registry of an asset: its versions, its readers, accepted breaks.
 
-An accepted break of a column excuses its changes since the versions that there were when it was
-accepted. The same column may not break again after a newer version without being accepted again.
+An accepted break of a column covers its changes since the versions that existed when it was
+accepted. A later break of the same column needs another acceptance.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class KnownSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class SchemaBreak(msgspec.Struct, frozen=True, gc=False):
-    """A change that the asset's rule does not let through."""
+    """A change that the asset's compatibility does not allow."""
 
     change: SchemaChange
     version: int
@@ -58,7 +58,7 @@ class SchemaBreak(msgspec.Struct, frozen=True, gc=False):
 
 
 def breaks_of(baseline: KnownSchema, columns: Sequence[SchemaColumn]) -> list[SchemaBreak]:
-    """What of a new schema breaks readers; each change once, with the newest version."""
+    """The breaking changes of a new schema; each once, with the newest version."""
     breaks: dict[tuple[str, str], SchemaBreak] = {}
     for each in baseline.versions:
         for change in compare(

@@ -1,4 +1,4 @@
-"""Types from the texts that people and tables have for them, in one spelling."""
+"""Parses texts of types to one canonical form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SIMPLE = re.compile(r"([a-z_0-9]+)(?:\(([0-9, ]*)\))?")
 def parse(text: str) -> ColumnType | None:
     """`Struct<a: Int>` as Spark's JSON has it; None if it is no type.
 
-    Everything inside of it may be null: a text does not say.
+    Everything inside of it is nullable: a text does not contain that.
     """
     return _parse(text, MAX_DEPTH)
 

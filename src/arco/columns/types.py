@@ -1,9 +1,8 @@
-"""Types of columns as data, so that no JVM and no PySpark is needed to speak of them.
-
-A type is what Spark's own JSON says: a name (`long`, `decimal(10,2)`), or a dict for
-arrays, maps and structs. Files of every writer are described in these terms: the same
-columns have the same type texts and the same schema hash, whether Spark or Arrow wrote
-them. Nullability is no part of either: Spark writes every column as nullable.
+"""Types of columns as data, without a JVM and PySpark. A type has the form of Spark's own JSON: a
+name (`long`, `decimal(10,2)`), or a dict for arrays, maps and structs. Files of every writer are
+described in these terms: the same columns have the same type texts and the same schema hash,
+whether Spark or Arrow wrote them. Nullability is no part of either: Spark writes every column as
+nullable.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def text(type: ColumnType) -> str:
 
 
 def leaves(type: ColumnType, path: str = "") -> Iterator[tuple[str, ColumnType]]:
-    """Every type inside of a type that is not itself made of types, with the way to it."""
+    """Every leaf type inside of a type, with its path."""
     if isinstance(type, str):
         yield path, type
         return
@@ -79,7 +78,7 @@ def names(column: Field) -> Iterator[str]:
 
 
 def ambiguous(names: Sequence[str]) -> str:
-    """What is wrong with columns that share a name, or nothing. Spark does not see case."""
+    """The problem with columns that share a name, or nothing. Case is ignored, as in Spark."""
     seen: dict[str, str] = {}
     for name in names:
         before = seen.get(name.lower())

@@ -48,12 +48,12 @@ def _tell_apart(names: Sequence[str]) -> None:
         raise ValueError(flaw)
 
 
-def _wide(one: pa.Field, other: pa.Field) -> pa.DataType:
-    types = [nullable(column_type(each)) for each in (one, other)]
+def _wide(first: pa.Field, second: pa.Field) -> pa.DataType:
+    types = [nullable(column_type(each)) for each in (first, second)]
     wide = widened(*types)
     if wide is None:
         texts = " in one and ".join(map(text, types))
-        raise ValueError(f"column {one.name!r} is {texts} in another")
+        raise ValueError(f"column {first.name!r} is {texts} in another")
     return to_arrow(wide)
 
 
@@ -62,36 +62,36 @@ _EXACT: Final = ("byte", "short", "integer")
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
-def widened(one: ColumnType, other: ColumnType) -> ColumnType | None:
+def widened(first: ColumnType, second: ColumnType) -> ColumnType | None:
     """The narrowest type that holds the values of both; None where there is none."""
-    if one == other:
-        return one
-    if isinstance(one, str) and isinstance(other, str):
-        return _widened_leaf(one, other)
-    if "void" in (one, other):
-        return other if one == "void" else one
-    if isinstance(one, str) or isinstance(other, str) or one["type"] != other["type"]:
+    if first == second:
+        return first
+    if isinstance(first, str) and isinstance(second, str):
+        return _widened_leaf(first, second)
+    if "void" in (first, second):
+        return second if first == "void" else first
+    if isinstance(first, str) or isinstance(second, str) or first["type"] != second["type"]:
         return None
-    match one["type"]:
+    match first["type"]:
         case "array":
-            return _together(one, other, "elementType")
+            return _together(first, second, "elementType")
         case "map":
-            return _together(one, other, "keyType", "valueType")
+            return _together(first, second, "keyType", "valueType")
         case "struct":
-            merged = merged_fields(one["fields"], other["fields"])
+            merged = merged_fields(first["fields"], second["fields"])
             return None if isinstance(merged, str) else struct(merged)
     return None
 
 
-def _together(one: dict[str, Any], other: dict[str, Any], *parts: str) -> ColumnType | None:
-    parts_of = {part: widened(one[part], other[part]) for part in parts}
-    return None if None in parts_of.values() else {**one, **parts_of}
+def _together(first: dict[str, Any], second: dict[str, Any], *parts: str) -> ColumnType | None:
+    parts_of = {part: widened(first[part], second[part]) for part in parts}
+    return None if None in parts_of.values() else {**first, **parts_of}
 
 
-def merged_fields(one: Sequence[Field], other: Sequence[Field]) -> list[Field] | str:
-    """By name, in the order of first appearance; or the name of what does not go together."""
-    merged = {each["name"]: each for each in one}
-    for each in other:
+def merged_fields(first: Sequence[Field], second: Sequence[Field]) -> list[Field] | str:
+    """Fields by name, in the order of appearance; or the name of one with incompatible types."""
+    merged = {each["name"]: each for each in first}
+    for each in second:
         before = merged.get(each["name"])
         if before is None:
             merged[each["name"]] = each
@@ -103,20 +103,20 @@ def merged_fields(one: Sequence[Field], other: Sequence[Field]) -> list[Field] |
     return list(merged.values())
 
 
-def _widened_leaf(one: str, other: str) -> str | None:
-    if "void" in (one, other):
-        return other if one == "void" else one
-    if one in WHOLE_NUMBERS and other in WHOLE_NUMBERS:
-        return max(one, other, key=WHOLE_NUMBERS.index)
-    if {one, other} <= {*_EXACT, "float", "double"}:
+def _widened_leaf(first: str, second: str) -> str | None:
+    if "void" in (first, second):
+        return second if first == "void" else first
+    if first in WHOLE_NUMBERS and second in WHOLE_NUMBERS:
+        return max(first, second, key=WHOLE_NUMBERS.index)
+    if {first, second} <= {*_EXACT, "float", "double"}:
         return "double"
-    return _widened_decimal(one, other)
+    return _widened_decimal(first, second)
 
 
-def _widened_decimal(one: str, other: str) -> str | None:
-    sizes = [_decimal(each) for each in (one, other)]
+def _widened_decimal(first: str, second: str) -> str | None:
+    sizes = [_decimal(each) for each in (first, second)]
     (p1, s1), (p2, s2) = (size or (0, 0) for size in sizes)
-    if None in sizes or not (DECIMAL.match(one) or DECIMAL.match(other)):
+    if None in sizes or not (DECIMAL.match(first) or DECIMAL.match(second)):
         return None
     scale = max(s1, s2)
     precision = max(p1 - s1, p2 - s2) + scale

@@ -1,8 +1,8 @@
-"""Tasks that limits count, from the proposal to let them in until the queue has them.
+"""Tasks that limits count, from the proposal to admit them until they are enqueued.
 
 One proposal is open at a time. It is decided by the commit in which the control row moves past the
-position that it was counted at: by this proposal, or by another one that was first. What was let in
-is sent by whoever proposed it; if that process dies before, as what got lost between log and queue.
+position that it was counted at: by this proposal, or by another one that was first. The process
+that proposed tasks enqueues them after their admission; if it dies before, anti-entropy does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Admissions:
         return since is not None and board.declared.control.tasks_position <= since
 
     def propose(self, board: Board, tasks: Sequence[Enqueue]) -> TasksAdmitted | None:
-        """The fact that lets tasks in, if it is still true when it is folded."""
+        """The event that admits tasks, if its count is still valid when it is folded."""
         if not tasks or self.is_open(board):
             return None
         self._open_since = board.position
@@ -41,7 +41,7 @@ class Admissions:
         )
 
     def to_send(self, board: Board) -> list[Enqueue]:
-        """What was let in. What was turned away, or has gone another way, is forgotten."""
+        """The admitted tasks to enqueue. Those refused or enqueued otherwise are dropped."""
         if self.is_open(board):
             return []
         self._unsent = {
@@ -59,6 +59,6 @@ class Admissions:
             del self._unsent[attempt_id]
 
     def forget(self) -> None:
-        """The log was set back: nobody knows what became of it."""
+        """After a rollback the state of the proposal is unknown: forget it."""
         self._open_since = None
         self._unsent.clear()

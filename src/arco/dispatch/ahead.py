@@ -1,15 +1,14 @@
-"""Ahead of the commit: what this process has appended is as good as folded.
+"""Folds what this process has appended, ahead of the commit.
 
-A report is durable once it is appended, and will be folded; the commit that does so
-takes some more writes. Waiting for it, a chain of small tasks would spend its time on
-commits. So the reports that this process appended are folded at once, over the
-board, in memory; tasks that become ready there are sent.
+A report is durable once it is appended; the commit that folds it takes some more writes. If tasks
+waited for it, a chain of small tasks would spend its time on commits. So the reports that this
+process appended are folded at once, over the board, in memory; tasks that become ready by this are
+enqueued.
 
-That is a guess about the order of events only. Where others come in between (a
-cancellation, a worker declared dead), the commit decides, and what was sent too early
-counts for nothing: its attempt is not the active one, and of two outputs of a task one
-is committed. What has ended makes room for tasks that are ready on the board. Nothing else
-looks at this: all other decisions wait for the commit.
+Only the order of events is a guess. If other events come in between (a cancellation, a dead
+worker), the commit decides, and an attempt that was enqueued too early has no effect: it is not the
+active one, and of two outputs of a task one is committed. Tasks that have ended free places for
+ready tasks of the board. All other decisions wait for the commit.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _FOLDED = {
 
 
 class SpeculativeFold:
-    """Batches are folded when somebody asks what is ready by them, and not before."""
+    """Batches are folded lazily, by `ready` and `ended`."""
 
     def __init__(self, board: Board, types: EventTypes, clock: Clock) -> None:
         self._board = board
@@ -45,19 +44,20 @@ class SpeculativeFold:
         """By batch: what was appended and the board does not show yet."""
         self._unfolded: list[str] = []
         self._ended: dict[str, set[TaskKey]] = {}
-        """By batch: the tasks whose ends it reports, once somebody has asked."""
+        """By batch: the tasks whose ends it reports, once computed."""
         self._count = 0
-        self._again()
+        self._rebase()
 
-    def __bool__(self) -> bool:
-        return bool(self._pending)
+    def __len__(self) -> int:
+        """The number of batches that were appended and not committed yet."""
+        return len(self._pending)
 
     def appended(self, batch: str, events: Sequence[Event]) -> None:
         self._pending[batch] = events
         self._unfolded.append(batch)
 
     def ready(self) -> list[TaskRow]:
-        """The tasks that are ready by what was appended since this was last request."""
+        """The tasks that became ready by what was appended since the last call."""
         facts = [fact for batch in self._unfolded for fact in self._facts(self._pending[batch])]
         self._unfolded.clear()
         return self._fold(facts)
@@ -78,23 +78,23 @@ class SpeculativeFold:
         return {(result.run_id, result.task_id) for result in results}
 
     def committed(self, batches: Iterable[str]) -> None:
-        """The board shows these by now."""
+        """Remove batches that the board includes now."""
         for batch in batches:
             self._pending.pop(batch, None)
             self._ended.pop(batch, None)
-        self._again()
+        self._rebase()
 
     def reset(self) -> None:
-        """Somebody else committed: nobody knows what is pending still. Guess nothing."""
+        """Another process committed, so it is unknown what is pending: drop everything."""
         self._pending.clear()
         self._ended.clear()
-        self._again()
+        self._rebase()
 
     def task(self, run_id: str, task_id: str) -> TaskRow | None:
         """A task as it is by what was folded so far."""
         return self._rows.get(TASKS, run_id, task_id)
 
-    def _again(self) -> None:
+    def _rebase(self) -> None:
         self._rows = Rows(_BoardRows(self._board))
         self._rows.now = self._clock.now()
         self._unfolded = list(self._pending)
@@ -124,8 +124,8 @@ class SpeculativeFold:
 class _BoardRows:
     """The board, as the rows that the fold of runs looks at.
 
-    Edges and dispatches are not on it, and are taken to be open: an edge is settled when
-    its upstream ends, and one that has ended does not end again.
+    Edges and dispatches are not on it, and are assumed to be open: an edge is resolved when its
+    upstream task ends, which happens once.
     """
 
     def __init__(self, board: Board) -> None:

@@ -1,9 +1,9 @@
-"""What an orchestrator does by itself: fires ticks, has sensors evaluated, lets backfills go on,
-judges how fresh data is, asks for partitions by the automation of assets, plans requests.
+"""Automation of an orchestrator: fires ticks, enqueues evaluations of sensors, continues backfills,
+checks freshness, requests runs by the automation of assets, and plans requests.
 
-The agenda follows the same commits as the board. A part that fails keeps no other from being done:
-an error of the store is waited for, any other is logged and tried again at each tick.
-The engine of `servo run` has none of this.
+The agenda follows the same commits as the board. A failure of one part does not stop the others:
+after an error of the store it waits, any other error is logged and retried at each tick. The engine
+of `servo run` has none of this.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Automation:
         self._is_first_report = is_first_report
         self._freshness = FreshnessWatch(is_first_report)
         self._failed: dict[str, str] = {}
-        """By part, what it failed with, as far as that is no error of the store."""
+        """By part, its last error that is not an error of the store."""
         self.agenda = Agenda()
 
     def due_in_s(self) -> float | None:
-        """When there is something to do at the latest; None if nothing is due by itself.
+        """Seconds until something is due; None if nothing is.
 
-        By the clock that `act` goes by. A part that fails waits for the next tick.
+        By the clock of `act`. A part that fails waits for the next tick.
         """
         agenda, now = self.agenda, self._core.store_clock.estimate()
         assets = None if ASSETS in self._failed else agenda.assets
@@ -77,10 +77,10 @@ class Automation:
         return min(due, default=None)
 
     def act(self, board: Board, head: Head) -> int:
-        """Report what is due and plan what was requested; how many of both.
+        """Report what is due and plan requests; returns the number of both.
 
-        Each part is done whatever becomes of the others. What a store raised in one of them is
-        raised in the end; what is left then is tried again at the next tick.
+        All parts are called, whatever fails. An error of the store is raised at the end; the rest
+        is retried at the next tick.
         """
         now = self._core.store_clock.estimate()
         snapshot = Snapshot(self._core.manifests, self._core.files, head)
@@ -100,7 +100,7 @@ class Automation:
                 acts += part(turn)
             except STORE_ERRORS as error:
                 errors.append(error)
-            except Exception as error:  # it must not keep the other parts from being done
+            except Exception as error:  # it must not stop the other parts
                 self._log_once(name, error)
             else:
                 self._failed.pop(name, None)
@@ -146,7 +146,7 @@ class Automation:
         ]
 
     def _chunks(self, turn: AutomationTurn) -> list[Payload]:
-        """What backfills ask for next."""
+        """The next chunks of backfills."""
         agenda = self.agenda
         if not agenda.backfills:
             return []
@@ -158,7 +158,7 @@ class Automation:
         ]
 
     def _judged(self, turn: AutomationTurn) -> list[Payload]:
-        """What has become stale, or fresh again."""
+        """The series that became stale, or fresh again."""
         agenda = self.agenda.freshness
         if not agenda.is_due(turn.now):
             return []
@@ -194,7 +194,7 @@ class Automation:
 
 
 class AutomationTurn:
-    """What one look goes by."""
+    """The state that one round of automation uses."""
 
     def __init__(self, board: Board, agenda: Agenda, snapshot: Snapshot, now: datetime) -> None:
         self.board = board

@@ -18,7 +18,7 @@ from arco.state.snapshot import Snapshot
 def waits_for(
     snapshot: Snapshot, backfill: BackfillRow, chunks: Sequence[BackfillRunRow], now: datetime
 ) -> list[str]:
-    """Empty if nothing keeps the backfill from going on, or if it is paused or has ended."""
+    """Why the backfill waits; empty if it does not, is paused, or has ended."""
     if backfill.state not in (BackfillState.PENDING, BackfillState.RUNNING):
         return []
     reader = OrchestrationReader(snapshot)

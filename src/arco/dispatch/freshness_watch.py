@@ -1,4 +1,4 @@
-"""Watching freshness: the rows of what is due are read, and what follows is reported."""
+"""Watches freshness: reads the rows of series that are due, and reports their changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 
-from arco.automation.controllers.freshness import LookAgain, judge, verdict
+from arco.automation.controllers.freshness import NextEvaluation, judge, verdict
 from arco.automation.freshness_agenda import FreshnessAgenda, SeriesKey
 from arco.automation.freshness_events import (
     FreshnessEvaluated,
@@ -26,7 +26,7 @@ from arco.storage.outage import STORE_ERRORS
 log = logging.getLogger(__name__)
 
 ROUND = 500
-"""So many series are judged in one round, and so many policies are read for the first time."""
+"""Maximum of series that are checked, and of policies that are first read, in one round."""
 OBSERVED_TOGETHER = 1_000
 
 
@@ -55,7 +55,7 @@ class FreshnessWatch:
                 facts += self._judged(agenda, snapshot, key, active, now)
             except STORE_ERRORS:
                 raise
-            except Exception:  # it must not keep the others from being judged
+            except Exception:  # it must not stop the others
                 log.exception("the freshness of %s %s cannot be judged", *key)
                 agenda.postpone(key, None)
         return facts
@@ -101,7 +101,7 @@ class FreshnessWatch:
             is_active=f"{KIND}:{key.asset_id}/{key.series}" in active,
             now=now,
         )
-        if isinstance(judgement, LookAgain):
+        if isinstance(judgement, NextEvaluation):
             agenda.postpone(key, judgement.at)
         elif self._is_first_report(_subject(judgement)):
             yield judgement
@@ -115,7 +115,7 @@ def _subject(fact: FreshnessEvaluated | FreshnessRunDue) -> str:
 
 
 def _active(runs: Iterable[RunRow], requests: Iterable[RunRequestRow]) -> frozenset[str]:
-    """The series that have a request or a run which is not over."""
+    """The series with a pending request or an active run."""
     keys = [run.run_key for run in runs if run.trigger == KIND]
     keys += [request.request_key for request in requests if request.kind == KIND]
     return frozenset([key.rpartition("@")[0] for key in keys])

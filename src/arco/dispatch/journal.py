@@ -1,7 +1,5 @@
-"""What an orchestrator sees and does, one line of its log for each event worth knowing.
-
-It follows the rows that changed, whoever changed them: deployments, runs that start and end,
-tasks that are sent, end, or will be tried again.
+"""Logs what an orchestrator sees and does, in lines of the process log. It follows all changed
+rows: deployments, runs that start and end, tasks that are sent, end, or will be tried again.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class Journal:
         return log.isEnabledFor(logging.INFO)
 
     def load(self, runs: Iterable[str]) -> None:
-        """Start anew, with the runs that are active already."""
+        """Load the runs that are active already."""
         self._active = set(runs)
         if self._active:
             log.info("%d runs are active", len(self._active))
@@ -78,7 +76,7 @@ class Journal:
 
 
 def log_sent(tasks: Iterable[TaskRow | None]) -> None:
-    """Tasks that are in the queue now; of what is sent and ends at once no row tells."""
+    """Log tasks that were enqueued; if a task ends at once, no row shows that."""
     if log.isEnabledFor(logging.INFO):
         for row in tasks:
             if row is not None:

@@ -1,7 +1,7 @@
-"""Looking at workers: who is alive, and since when somebody has looked without a pause.
+"""Watches workers: which are alive, and since when they were watched without a pause.
 
-A worker's silence counts only as long as somebody listened. After a pause (the store was
-away, commits failed, the machine slept) everybody is given their time again.
+A worker's silence counts only while it was watched. After a pause (the store or commits failed, the
+machine slept) all times start again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from arco.transport.liveness import Watch
 
 class Lookout:
     def __init__(self, core: Core, timing: Timing, window: DispatchWindow, *, adopts: bool) -> None:
-        """`adopts`: whether the engines of others' runs are looked at, too."""
+        """`adopts`: whether engines with their own runs are watched too."""
         self._core = core
         self._timing = timing
         self._window = window
@@ -28,15 +28,14 @@ class Lookout:
         self._watch = self._new_watch()
         self._asked_at = -1e9
         self._watched_at = datetime.min
-        """The last look that had a fresh board beside it."""
+        """The last time that workers were read together with a fresh board."""
         self.watching_since = datetime.min
-        """Since when there was no pause between looks."""
+        """Since when there was no pause."""
         self.first_seen: dict[str, datetime] = {}
-        """When attempts were first seen to run, runs to be cancelled, and runs of others, by our
-        own clock: those of others may be wrong."""
+        """When attempts, cancelled runs and runs of others were first seen, by our clock."""
 
     def look(self, board: Board) -> Mapping[str, WorkerState] | None:
-        """The workers, if it is time to look at what changes slowly. Raises what a store may."""
+        """The workers, if it is time to read them. Raises errors of the store."""
         ticks, now = self._core.clock.monotonic(), self._core.clock.now()
         paused = now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2)
         watched = board.in_flight or (board.others and self._adopts)
@@ -54,7 +53,7 @@ class Lookout:
         return alive
 
     def saw_board(self, board: Board, now: datetime, *, looked: bool) -> None:
-        """A board is up to date; `looked`: the workers have just been looked at as well."""
+        """The board is up to date; `looked`: the workers have just been read as well."""
         if looked:
             self._watched_at = now
         running = [t.attempt_id for t in board.in_flight.values() if t.state == TaskState.RUNNING]
@@ -65,7 +64,7 @@ class Lookout:
         }
 
     def has_watched(self, now: datetime) -> bool:
-        """Whether a worker could have been heard of for as long as a dead one is silent."""
+        """Whether workers were watched long enough to call one dead."""
         return (now - self.watching_since).total_seconds() > self._timing.zombie_after_s
 
     def _new_watch(self) -> Watch:

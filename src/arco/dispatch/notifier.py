@@ -1,7 +1,7 @@
-"""What an orchestrator does for notifications: claims those that are due, and has them sent.
+"""Claims notifications that are due, and sends them.
 
-A notification is sent by who sees its own claim in the tables. What became of it is reported
-like anything else; a report that is lost leaves a claim that ends, and another attempt.
+A notification is sent by the process that sees its own claim in the tables. The outcome is reported
+as an event; if the report is lost, the claim expires, and there is another attempt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from arco.state.core import Core
 from arco.transport.reports import Reports
 
 LATEST = timedelta(seconds=30)
-"""What has less than this left of its claim is not begun any more."""
+"""A notification whose claim expires sooner is not sent any more."""
 
 
 class Notifier:
@@ -31,29 +31,29 @@ class Notifier:
         name: str,
         is_first_report: Callable[[str], bool],
     ) -> None:
-        """`name` is in whose name notifications are claimed; each process has its own."""
+        """`name` is the name in claims; each process has its own."""
         self._core = core
         self._reports = reports
         self._courier = courier
         self._name = name
         self._is_first_report = is_first_report
         self._begun: set[tuple[str, int]] = set()
-        """Attempts that were handed to the courier and are still claimed."""
+        """Attempts that the courier has, and that are still claimed."""
         self._acted_at = EPOCH
         self.outbox = Outbox(courier)
 
     def due_in_s(self) -> float | None:
-        """When something is due that was not at the last look, by the clock that `act` goes by."""
+        """Seconds until the next notification is due, by the clock of `act`."""
         at, now = self.outbox.next_due(self._acted_at), self._core.store_clock.estimate()
         return None if at is None else max(0.0, (at - now).total_seconds())
 
     def act(self) -> int:
-        """Claim what is due, and send what was claimed; how many of both."""
+        """Claim due notifications, and send claimed ones; returns the number of both."""
         self._acted_at = now = self._core.store_clock.estimate()
-        mine = self.outbox.claimed_by(self._name)
-        self._begun &= {(row.notification_id, row.attempts) for row in mine}
+        own_rows = self.outbox.claimed_by(self._name)
+        self._begun &= {(row.notification_id, row.attempts) for row in own_rows}
         begun = 0
-        for row in mine:
+        for row in own_rows:
             attempt = row.notification_id, row.attempts
             if attempt not in self._begun and _is_time_left(row, now):
                 self._begun.add(attempt)

@@ -1,4 +1,4 @@
-"""The loop that turns decisions into deeds.
+"""The orchestrator's loop: it commits, decides and acts.
 
 One *tick*:
 
@@ -9,25 +9,25 @@ One *tick*:
     5. ask the controllers
     6. perform their actions: enqueue, report, interrupt, plan what was asked for
 
-Nothing is lost whenever it dies. What was enqueued and not yet acknowledged is
-ready on the next board too, and is enqueued again under the same name, for the same
-attempt. Two orchestrators do the same things twice, and each of them counts once.
+Nothing is lost when it dies. A task that was enqueued and not acknowledged is still ready on the
+next board, and is enqueued again under the same name, for the same attempt. Two orchestrators may
+do the same twice; it has one effect.
 
 What is decided in step 5 is in `orchestration/controllers`; step 6 is in `performer.py` and
 `sender.py`, looking at workers in `lookout.py`.
 
-While tasks report all the time, most rounds are a *hurry*: step 1 alone (`ahead.py`).
-The commit follows soon, and takes many reports at once.
+While many tasks report, most rounds are a *hurry*: step 1 alone (`ahead.py`). The next commit folds
+many reports together.
 
-The controllers that act because time has passed are asked only when the inbox was
-empty after the commit: what they would miss may lie there. For the same reason the look
-comes before the commit: what a worker does not name any more it has reported before that.
+Controllers that act because time has passed are called only if the inbox was empty after the
+commit: a missing report may be there. For the same reason workers are read before the commit: an
+attempt that a worker does not name any more was reported before that.
 
-Errors of the store, expired credentials included, end the loop only before its first
-complete tick. After that it waits, and goes on when they are over (`storage/outage.py`).
-A queue that fails keeps nothing else from being done: results are committed, cancelled
-runs end, and what could not be sent is still ready at the next tick.
-While runs are active each complete tick may leave a sign of life (`liveness.py`).
+Errors of the store, expired credentials included, end the loop only before its first complete tick.
+After that it waits until they are over (`storage/outage.py`). If the queue fails, everything else
+continues: results are committed, cancelled runs end, and tasks that could not be enqueued are still
+ready at the next tick. While runs are active each complete tick may write a liveness record
+(`liveness.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ from arco.transport.reports import Reports
 log = logging.getLogger(__name__)
 
 IDLE = 4
-"""With nothing to do, the time between two looks grows to so many intervals."""
+"""Without work, the time between two rounds grows to this many intervals."""
 
 
 class Orchestrator:
@@ -104,9 +104,9 @@ class Orchestrator:
 
         `engine_id` is whose runs these are: by default those that are of no local engine.
 
-        `name` is under which it leaves signs of life; each process needs its own. `interrupt`
-        tells a worker of this process to stop an attempt; `on_board` is called after each
-        change of the board.
+        `name` is the name of its liveness record; each process needs its own. `interrupt` tells a
+        worker of this process to stop an attempt; `on_board` is called after each change of the
+        board.
         """
         self.name = name
         self._core = core
@@ -118,14 +118,14 @@ class Orchestrator:
         self._timing = (timing or Timing()).check()
         self._engine_id = engine_id
         self._on_board = on_board
-        self._adopted: set[str] = set()
-        """Runs of others that are served here: theirs was given up, or this is to go on."""
+        self.adopted: set[str] = set()
+        """Runs of other orchestrators that this one serves."""
         self.board = Board(
-            lambda run: run.engine_id == engine_id or run.run_id in self._adopted,
-            # What an orchestrator waits for is served, or adopted, by some orchestrator.
+            lambda run: run.engine_id == engine_id or run.run_id in self.adopted,
+            # Runs that an orchestrator waits for are served, or adopted, by some orchestrator.
             ServedRuns(core).has if engine_id else lambda run: True,
         )
-        self._ahead = SpeculativeFold(self.board, core.types, core.clock)
+        self.ahead = SpeculativeFold(self.board, core.types, core.clock)
         self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
         self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
         self.performer = Performer(
@@ -144,16 +144,16 @@ class Orchestrator:
         self._notifier = Notifier(core, reports, courier or NoCourier(), name, first)
         self._journal = Journal()
         self._turn = Turn()
-        self._commits: deque[tuple[Head, Changes]] = deque()
+        self.commits: deque[tuple[Head, Changes]] = deque()
         self._committed_at = -1e9
         self._ticked_at = -1e9
         """When the last tick began."""
         self._idle_ticks = 0
-        """How many ticks in a row have seen no run, and no commit of anybody."""
+        """How many ticks in a row had no run, and no commit of any process."""
         self.outage = Outage(core.clock, "orchestrator")
         """Whether the store fails, and since when."""
         self._setback: Error | None = None
-        """What failed in the last tick although the rest of it went on."""
+        """The error of the last tick that did not stop it."""
         self._thread = 0
         self._unfollow = writer.commits.follow(self._heard)
 
@@ -180,15 +180,15 @@ class Orchestrator:
             )
 
     def close(self) -> None:
-        """Listen no more to the commits of this process, which may go on without this loop."""
+        """Stop listening to commits of this process."""
         self._unfollow()
-        self._commits.clear()
+        self.commits.clear()
         self._notifier.close()
 
     def run_round(self, names: Sequence[str]) -> float:
         """A tick or a hurry; how long to wait after it because the store fails."""
         try:
-            if not (names or self._commits or self._commit_in_s() <= 0):
+            if not (names or self.commits or self._commit_in_s() <= 0):
                 self.hurry()
                 return 0.0 if self.sender.error is None else self.outage.failed(self.sender.error)
             self.tick(names)
@@ -201,15 +201,15 @@ class Orchestrator:
         return 0.0
 
     def _heard(self, head: Head, changes: Changes) -> None:
-        """Somebody in this process has committed."""
-        self._commits.append((head, changes))
+        """A thread of this process has committed."""
+        self.commits.append((head, changes))
         if threading.get_ident() != self._thread:
             self._signal.wake()
 
     def pause_s(self) -> float:
         """How long to wait for the next round, unless something wakes it."""
         if self.board.in_flight or self.sender.unseen:
-            # From tick to tick: after one that took long, on a slow store, the next is due.
+            # Measured from tick to tick: after a slow one, the next is due.
             since_s = self._clock.monotonic() - self._ticked_at
             pause = max(self._timing.busy_interval_s - since_s, self._commit_in_s(), 0.0)
         else:
@@ -217,7 +217,7 @@ class Orchestrator:
         due = self._reports.due_in_s
         if due is not None:
             pause = min(pause, due)
-        if self._ahead:
+        if self.ahead:
             pause = min(pause, max(0.0, self._commit_in_s()))
         timer = next_due(self.board)
         if timer is not None:
@@ -231,25 +231,25 @@ class Orchestrator:
     def _commit_in_s(self) -> float:
         spacing_s = self._timing.commit_spacing_s
         if len(self.board.in_flight) > SPECULATE_BELOW or self._has_many_ready():
-            spacing_s *= 4  # nobody waits for the next one
+            spacing_s *= 4  # no task waits for the next one
         return self._committed_at + spacing_s - self._clock.monotonic()
 
     def _has_many_ready(self) -> bool:
-        """Whether the board has so many tasks to send that it lasts for some time."""
+        """Whether the board has enough ready tasks for some time."""
         runs = [orders for runs in self.board.ready.values() for orders in runs.values()]
         return sum(map(len, runs)) - self.sender.unseen > SPECULATE_BELOW
 
     def hurry(self) -> list[str]:
-        """Report what is due, and send what is ready by that. The batches, to be committed."""
+        """Append waiting reports, and enqueue tasks that they make ready. Returns the batches."""
         self.sender.begin_round()
         batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
         for batch in batches:
-            self._ahead.appended(batch.name, batch.events)
+            self.ahead.appended(batch.name, batch.events)
         self._send_ahead()
         return [batch.name for batch in batches]
 
     def tick(self, names: Sequence[str] = ()) -> int:
-        """One round; how many actions it performed. Raises what a store may raise."""
+        """One round; returns the number of actions. Raises errors of the store."""
         self._setback = None
         self._ticked_at = self._clock.monotonic()
         before = self.board.generation
@@ -261,7 +261,7 @@ class Orchestrator:
         self._take_adopted(head)
         automated = self._automate(head) + self._notifier.act() if fresh else 0
         actions = self._decide(fresh, alive)
-        failed = self.performer.perform(self.board, self._ahead.task, actions)
+        failed = self.performer.perform(self.board, self.ahead.task, actions)
         self._setback = self._setback or failed
         self._beat()
         idle = not (self.board.runs or self.board.others) and self.board.generation == before
@@ -282,8 +282,8 @@ class Orchestrator:
         board, before = self.board, self.board.generation
         flight = self.sender.flight(board)
         active = {*board.runs, *board.others}
-        while self._commits:
-            committed, changes = self._commits.popleft()
+        while self.commits:
+            committed, changes = self.commits.popleft()
             if committed.generation == board.generation + 1:
                 board.apply(changes, committed)
                 if self._automation is not None:
@@ -291,7 +291,7 @@ class Orchestrator:
                 self._notifier.outbox.apply(changes)
                 if self._journal.is_on:
                     self._journal.take(functools.partial(rows_put, changes))
-                self._ahead.committed(committed.manifest.consumed)
+                self.ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
             if before >= 0 and not self._core.manifests.rewritten(board.generation, head):
@@ -308,22 +308,22 @@ class Orchestrator:
                     self._automation.agenda.load(snapshot)
                 self._notifier.outbox.load(snapshot)
                 self._journal.load(board.runs)
-            self._ahead.reset()
+            self.ahead.reset()
         if board.generation != before:
             self.sender.saw_board(board, flight)
-            self._adopted -= active - {*board.runs, *board.others}
+            self.adopted -= active - {*board.runs, *board.others}
             call_back(self._on_board, board)
 
     def adopt(self, run_id: str) -> None:
-        """Serve a run from now on, whoever it belongs to. Any thread may say so."""
-        self._adopted.add(run_id)
+        """Serve a run of another process from now on. Thread-safe."""
+        self.adopted.add(run_id)
         self._signal.wake()
 
     def _take_adopted(self, head: Head) -> None:
-        taken = [id for id, run in self.board.others.items() if self.board.serves(run)]
-        if taken and self.board.generation == head.generation:
+        adopted = [id for id, run in self.board.others.items() if self.board.serves(run)]
+        if adopted and self.board.generation == head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
-            for run_id in sorted(taken):
+            for run_id in sorted(adopted):
                 self.board.adopt(run_id, snapshot)
         if self.board.misses_others and self.board.generation == head.generation:
             self.board.load_others(Snapshot(self._core.manifests, self._core.files, head))
@@ -331,27 +331,27 @@ class Orchestrator:
     def _look(self) -> Mapping[str, WorkerState] | None:
         try:
             return self.lookout.look(self.board)
-        except Error as error:  # nobody is dead because we cannot look
+        except Error as error:  # no worker counts as dead because the store fails
             self._setback = error
             return None
 
     def _beat(self) -> None:
-        """Leave a sign of life while there are runs to serve."""
+        """Write the liveness record while there are runs to serve."""
         if self._engine_id or self._setback is not None:
             return
         runs = self.board.runs.keys()
         try:
-            self._sign.beat(len(runs), self._adopted & runs, self.outage.last)
+            self._sign.beat(len(runs), self.adopted & runs, self.outage.last)
         except Error as error:
             self._setback = error
 
-    # -- deciding: the controllers, each asked when it may be ------------------------------
+    # -- deciding: the controllers -----------------------------------------------------------
 
     def _send_ahead(self) -> None:
-        """Send what may go by what was just appended, where workers may be short of work."""
-        if not self._ahead or self.board.declared.is_paused:
+        """Enqueue tasks that are ready by appended reports, if workers may be short of work."""
+        if not self.ahead or self.board.declared.is_paused:
             return
-        board, sender, ended = self.board, self.sender, self._ahead.ended()
+        board, sender, ended = self.board, self.sender, self.ahead.ended()
         if not is_short_of_work(board, sender.sent, ended):
             return
         sending, self._turn = send_ahead(
@@ -360,13 +360,13 @@ class Orchestrator:
             self._turn,
             sender.sent,
             ended,
-            self._ahead.ready,
+            self.ahead.ready,
             sender.later(board),
         )
-        if board.declared.has_task_limits:  # what limits count does not go ahead of the commit
-            task_of = self._ahead.task
+        if board.declared.has_task_limits:  # tasks that limits count wait for the commit
+            task_of = self.ahead.task
             sending = [e for e in sending if not is_limited(board, task_of(e.run_id, e.task_id))]
-        self.performer.send(board, self._ahead.task, sending)
+        self.performer.send(board, self.ahead.task, sending)
 
     def _automate(self, head: Head) -> int:
         try:
@@ -397,12 +397,12 @@ class Orchestrator:
         if looked and alive is not None:
             if self.lookout.has_watched(now):
                 actions += zombies(board, alive, now, self._timing, seen)
-            gone = sender.gone(unstarted(board, now, self._timing))
-            actions += anti_entropy(board, now, self._timing, gone)
+            missing = sender.missing(unstarted(board, now, self._timing))
+            actions += anti_entropy(board, now, self._timing, missing)
         return actions
 
     def _dispatch(self) -> list[Action]:
-        """What may go of the tasks that are ready."""
+        """The actions for ready tasks that may be enqueued."""
         board, sender = self.board, self.sender
         if board.declared.is_paused:
             return []

@@ -42,8 +42,9 @@ class Performer:
         repeat_s: float,
         notes: bool,
     ) -> None:
-        """What was reported is not reported again for `repeat_s`. `notes`: whether workers of
-        other processes are told of cancelled runs."""
+        """An event that was reported is not repeated for `repeat_s`.
+
+        `notes`: whether notes of cancelled runs are written for workers of other processes."""
         self._core = core
         self._reports = reports
         self._sender = sender
@@ -53,13 +54,13 @@ class Performer:
         self._repeat_s = repeat_s
         self._notes = notes
         self.reported_at: dict[str, float] = {}
-        """What was reported, and when: not at every tick until it is folded."""
+        """When each event was reported, so that it is not repeated until it is folded."""
         self._pruned_at = -1e9
         self._noted: set[str] = set()
-        """Runs that are being cancelled, and of which workers have a note."""
+        """Cancelled runs whose note was written."""
 
     def perform(self, board: Board, task_of: TaskOf, actions: Iterable[Action]) -> Error | None:
-        """Do all of it; what failed of it, if that can wait for the next tick."""
+        """Perform all actions; returns an error that can wait for the next tick."""
         sending: list[Enqueue] = []
         urgent: list[Payload] = []
         losing: list[LoseAttempt] = []
@@ -104,7 +105,7 @@ class Performer:
         if failed:
             self._reports.submit(failed)
         unknown = [e for e in sent if e.redelivery or (e.run_id, e.task_id) not in board.in_flight]
-        if unknown:  # of tasks that were admitted the log knows already
+        if unknown:  # for admitted tasks the log has it already
             self._reports.submit(unknown, urgent=False)
 
     def _lose(self, board: Board, losing: Sequence[LoseAttempt]) -> list[AttemptLost]:
@@ -122,7 +123,7 @@ class Performer:
         ]
 
     def _note_cancelled(self, board: Board, stopping: set[str]) -> Error | None:
-        """Tell the workers of the queue in the store, once for each run."""
+        """Write notes for workers of the store's queue, once for each run."""
         self._noted &= board.runs.keys()
         if not self._notes:
             return None
@@ -148,7 +149,7 @@ class Performer:
 
 
 def call_back(call: Callable[[A], None], argument: A) -> None:
-    """What goes wrong with an observer does not stop the loop."""
+    """An error of an observer does not stop the loop."""
     try:
         call(argument)
     except Exception:

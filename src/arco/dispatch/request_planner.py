@@ -1,4 +1,4 @@
-"""Planning what was asked for: a request becomes a run, or is refused with the reason.
+"""Plans requests: a request becomes a run, or is refused with the reason.
 
 Several orchestrators may plan the same request. Each appends a trigger under the request's key,
 and the first one in the log counts.
@@ -29,9 +29,9 @@ from arco.storage.parallel import each
 log = logging.getLogger(__name__)
 
 BUDGET_S = 0.5
-"""How long one round plans; what is left waits for the next, and tasks are served in between."""
+"""Maximum duration of one round; the rest waits for the next, and tasks are served in between."""
 TOGETHER = 64
-"""Plans of so many requests are stored at once."""
+"""Plans of this many requests are stored together."""
 BATCH_BYTES = MAX_BATCH_BYTES // 2
 REASON_CHARS = 4_000
 
@@ -59,7 +59,7 @@ class RequestPlanner:
         self._was_paused = False
 
     def saw_limits(self, declared: DeclaredLimits) -> None:
-        """What was turned away, because others were let in or dispatch was paused, goes again."""
+        """Requests that were refused by a limit or a pause are planned again."""
         permit, control = self._permit, declared.control
         is_decided = permit is not None and control.runs_position > permit.position
         if is_decided or (self._was_paused and not declared.is_paused):
@@ -73,10 +73,10 @@ class RequestPlanner:
         snapshot: Snapshot,
         permit: Permit | None = None,
     ) -> int:
-        """Plan requests and append what comes of them; how many. `permit`: that limits leave room
-        for all of them.
+        """Plan requests and append the results; returns their number.
 
-        Raises what a store may raise: those requests are still pending.
+        `permit`: limits leave room for all of them. Raises errors of the store: then the requests
+        are still pending.
         """
         now = self._clock.monotonic()
         pending = {row.request_key for row in requests}
@@ -96,7 +96,7 @@ class RequestPlanner:
         return planned
 
     def _plan(self, requests: Sequence[RunRequestRow], world: _World, since: float) -> int:
-        """Plan some of the requests, at least one, and append what comes of them."""
+        """Plan some of the requests, at least one, and append the results."""
         decided: list[tuple[RunRequestRow, Decision]] = []
         for row in requests:
             if decided and self._clock.monotonic() - since > BUDGET_S:
@@ -107,20 +107,20 @@ class RequestPlanner:
         batch: list[tuple[RunRequestRow, Decision]] = []
         size = 0
         for row, decision in decided:
-            more = _size(decision)
-            if batch and size + more > BATCH_BYTES:
+            decision_bytes = _size(decision)
+            if batch and size + decision_bytes > BATCH_BYTES:
                 self._append(batch)
                 batch, size = [], 0
             batch.append((row, decision))
-            size += more
+            size += decision_bytes
         self._append(batch)
         now = self._clock.monotonic()
         self._planned_at.update({row.request_key: now for row, _ in decided})
         return len(decided)
 
     def _append(self, decided: Sequence[tuple[RunRequestRow, Decision]]) -> None:
-        """One batch, if the log takes it. Otherwise one at a time, and what it does not take
-        is refused, so that it keeps nobody else from being planned."""
+        """Append one batch. If the log refuses it, append one result at a time, and refuse the
+        requests that do not fit."""
         try:
             events = [event for row, decision in decided for event in self._events(row, decision)]
             if events:
@@ -144,7 +144,7 @@ class RequestPlanner:
             return _refusal(row, error.message, error.hint)
         except Error:
             raise
-        except Exception as error:  # it must not keep the others from being planned
+        except Exception as error:  # it must not stop the others
             log.exception("request %s cannot be planned", row.request_key)
             text = f"planning failed with {type(error).__name__}: {error}"
             return _refusal(row, text, "this is a bug in arco; the orchestrator's log has more")
@@ -152,7 +152,7 @@ class RequestPlanner:
     def _events(self, row: RunRequestRow, decision: Decision) -> list[Event | Payload]:
         if isinstance(decision, RunRequestRefused):
             return [decision]
-        # What limits or a pause turn away is planned again, and is another command then.
+        # A run that limits or a pause refuse is planned again, as another command.
         name = f"{row.request_key} {decision.plan.plan_id}"
         key = f"request:{hashlib.sha256(name.encode()).hexdigest()}"
         return [self._ledger.event(decision.event, idempotency_key=key), *decision.along]
@@ -197,7 +197,7 @@ def _refusal(
 
 
 def _size(decision: Decision) -> int:
-    """About how many bytes of a batch it takes."""
+    """Its approximate size in a batch, in bytes."""
     if isinstance(decision, RunRequestRefused):
         return 3 * REASON_CHARS
     return 20_000 + sum(len(encode_payload(planned)) + 1_000 for planned in decision.along)

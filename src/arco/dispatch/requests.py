@@ -1,8 +1,8 @@
 """From a planned task to the request that a worker gets.
 
-What tasks read is looked up in the plan and in the rows of the run. A long list of versions is
-put beside it, once for all tasks of the run that read the same (`input_lists.py`); an attempt
-that is not the first has it put again, in case that was the reason.
+Inputs are looked up in the plan and in the rows of the run. A long list of versions is stored as an
+object, once for all tasks of the run that read the same (`input_lists.py`); a retry stores it
+again, in case it was damaged.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from servo.contract.task import (
 )
 
 TaskOf = Callable[[str, str], TaskRow | None]
-"""(run id, task id) to the task as it is by now."""
+"""(run id, task id) to the current task."""
 
 
 class Versions(RuleSource, ContractLookup, Protocol):
-    """What has been put out, as of now."""
+    """The current outputs."""
 
     def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
         """One version. Raises NotFound."""
@@ -74,13 +74,13 @@ class Versions(RuleSource, ContractLookup, Protocol):
 
 
 MAX_KEPT = 1_000
-"""Of what is looked up for inputs and assets of active runs: mostly less than a kilobyte each."""
+"""Maximum of cached lookups for inputs and assets of active runs: mostly below 1 kB each."""
 
 V = TypeVar("V")
 
 
 class _LookupCache(OrderedDict[tuple[str, str], V]):
-    """What was looked up for a run: by the run's id, and by what it is about."""
+    """Lookups for runs, by the run's id and a key."""
 
     def __setitem__(self, key: tuple[str, str], value: V) -> None:
         super().__setitem__(key, value)
@@ -89,13 +89,13 @@ class _LookupCache(OrderedDict[tuple[str, str], V]):
 
 
 class _LookedUp(NamedTuple):
-    """What checks of a task that was sent look values up in."""
+    """The versions that checks of kind `references` read."""
 
     run_id: str
     key: str
     current: list[MaterializationRef]
     fresh: tuple[MaterializationRef, ...]
-    """What the run itself had made."""
+    """The versions that the run itself wrote."""
 
     def is_as(self, other: _LookedUp) -> bool:
         same = self.current is other.current  # they are many
@@ -103,17 +103,17 @@ class _LookedUp(NamedTuple):
 
 
 class _Sources(NamedTuple):
-    """Where the request of one attempt is looked up."""
+    """The sources for the request of one attempt."""
 
     plan: Plan
     run: RunRow
     task_of: TaskOf
     versions: Versions
-    again: bool
+    is_retry: bool
     """The attempt is not the first."""
 
     def outputs(self, tasks: Iterable[PlannedTask]) -> list[TaskRow]:
-        """Upstreams. Without one that is planned, a task would read less than it should."""
+        """The outputs of upstream tasks. Raises if one is missing."""
         rows = []
         for planned in tasks:
             row = self.task_of(self.run.run_id, planned.task_id)
@@ -161,11 +161,11 @@ class Requests:
         return ChainMap(*[self._assets(digest)[1] for digest in digests])  # type: ignore[arg-type]
 
     def load(self, run: RunRow) -> None:
-        """Have at hand what the requests of all its tasks need. Raises what reading raises."""
+        """Read what the requests of all tasks of a run need. Raises errors of the store."""
         self._of_plan(self._plan(run.plan_id).spec)
 
     def weight(self, run: RunRow, asset: str) -> Resources:
-        """What each task for an asset of the run takes of a worker."""
+        """The resources of each task for an asset of the run."""
         resources = self._of_plan(self._plan(run.plan_id).spec)[asset].resources
         return weight_of(resources)
 
@@ -184,15 +184,15 @@ class Requests:
         assets = self._of_plan(plan.spec)
         manifest, _ = self._assets(plan.spec.manifest_of(task.asset_key))
         asset = assets[task.asset_key]
-        again = task.attempt > 1 or redelivery > 0
-        sources = _Sources(plan, run, task_of, versions, again)
+        is_retry = task.attempt > 1 or redelivery > 0
+        sources = _Sources(plan, run, task_of, versions, is_retry)
         inputs = tuple(masked(self._input(sources, n), assets) for n in planned.inputs)
         references = tuple(self._references(sources, asset, planned, inputs))
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = dict(task_config(asset, plan.spec.request.config))
         rule = self._personal_rule(sources, asset)
-        promise = self._contracts.promise(run.run_id, task.asset_id, asset, versions, again)
+        promise = self._contracts.promise(run.run_id, task.asset_id, asset, versions, is_retry)
         needed = GUARDING if rule else needed_contract((*inputs, *references), config)
         return TaskRequest(
             contract=PROMISING if promise.rule else needed,
@@ -229,7 +229,7 @@ class Requests:
             columns=asset.columns,
             extra=asset.extra,
             personal=rule,
-            schema=self._rules.rule(run.run_id, task.asset_id, asset, versions, again),
+            schema=self._rules.rule(run.run_id, task.asset_id, asset, versions, is_retry),
             promise=promise.rule,
             io=asset.io,
             cpu=asset.resources.cpu,
@@ -240,16 +240,16 @@ class Requests:
         )
 
     def _input(self, sources: _Sources, number: int) -> InputRef:
-        """An input of the plan, as it travels: what is read was made before the first reads it."""
+        """An input of the plan, for a request. Its versions exist before a task reads them."""
         run_id = sources.run.run_id
         key = run_id, str(number)
         listed = self._listed.get(key)
-        if listed is not None and not sources.again:
+        if listed is not None and not sources.is_retry:
             self._listed.move_to_end(key)
             return listed
         planned = sources.plan.spec.inputs[number]
         whole = self._whole_input(sources, planned)
-        ref = put_list(self._store, run_id, whole, again=sources.again)
+        ref = put_list(self._store, run_id, whole, overwrite=sources.is_retry)
         if ref.listed_in is not None:
             self._listed[key] = ref
         return ref
@@ -267,8 +267,9 @@ class Requests:
         )
 
     def _personal_rule(self, sources: _Sources, asset: Asset) -> PersonalRule | None:
-        """Where an asset has a policy and reads something personal. What is personal in an input
-        is looked up once for a run."""
+        """The rule of an asset that has a policy and reads personal data.
+
+        Personal columns of an input are looked up once for a run."""
         if asset.personal_data == "allow":
             return None
         keys = sorted({each.asset for each in asset.inputs if each.parameter})
@@ -283,30 +284,30 @@ class Requests:
         )
 
     def _personal_input(self, sources: _Sources, key: str) -> tuple[PersonalInput, ...]:
-        kept = self._personal.get((sources.run.run_id, key))
-        if kept is None:
+        inputs = self._personal.get((sources.run.run_id, key))
+        if inputs is None:
             columns = sources.versions.personal_columns(key).items()
-            kept = tuple([PersonalInput(name, kinds) for name, kinds in columns])
-            self._personal[sources.run.run_id, key] = kept
-        return kept
+            inputs = tuple([PersonalInput(name, kinds) for name, kinds in columns])
+            self._personal[sources.run.run_id, key] = inputs
+        return inputs
 
     def _id(self, sources: _Sources, key: str) -> str:
-        """Of an asset that the run does not make; looked up once for each run."""
-        kept = self._ids.get((sources.run.run_id, key))
-        if kept is None:
+        """The id of an asset that is not in the run; looked up once for each run."""
+        asset_id = self._ids.get((sources.run.run_id, key))
+        if asset_id is None:
             try:
-                kept = sources.versions.asset_id(key)
+                asset_id = sources.versions.asset_id(key)
             except NotFound:  # it was removed after it was planned
-                kept = ""
-            self._ids[sources.run.run_id, key] = kept
-        return kept
+                asset_id = ""
+            self._ids[sources.run.run_id, key] = asset_id
+        return asset_id
 
     def _references(
         self, sources: _Sources, asset: Asset, planned: PlannedTask, inputs: tuple[InputRef, ...]
     ) -> Iterator[InputRef]:
-        """What checks look values up in: what the task reads of it, or else all that is current.
+        """The versions for checks of kind `references`: the task's inputs, or all current ones.
 
-        What this run has made counts, though it may not be committed yet.
+        Outputs of this run count, even if they are not committed yet.
         """
         spec, versions = sources.plan.spec, sources.versions
         for key in reference_targets(asset):
@@ -320,29 +321,29 @@ class Requests:
             current = versions.all_current(spec.references.get(key) or versions.asset_id(key))
             fresh = tuple([sources.version(task) for task in outputs])
             looked_up = _LookedUp(sources.run.run_id, key, current, fresh)
-            yield self._reference(looked_up, sources.again)
+            yield self._reference(looked_up, sources.is_retry)
 
-    def _reference(self, looked_up: _LookedUp, again: bool) -> InputRef:
-        """As it travels. Tasks that are sent together mostly look into the same."""
+    def _reference(self, looked_up: _LookedUp, is_retry: bool) -> InputRef:
+        """The reference for a request. Tasks that are enqueued together mostly have the same."""
         last = self._last_reference
-        if last is not None and last[0].is_as(looked_up) and not again:
+        if last is not None and last[0].is_as(looked_up) and not is_retry:
             return last[1]
         every = {ref.partition: ref for ref in (*looked_up.current, *looked_up.fresh)}
         ref = InputRef(
             asset=looked_up.key, materializations=tuple([ref for _, ref in sorted(every.items())])
         )
-        sent = put_list(self._store, looked_up.run_id, ref, again=again)
+        sent = put_list(self._store, looked_up.run_id, ref, overwrite=is_retry)
         self._last_reference = looked_up, sent
         return sent
 
 
 def weight_of(task: Resources | TaskRequest) -> Resources:
-    """The slots and the memory alone, within what is possible."""
+    """The slots and the memory, within valid bounds."""
     return Resources(cpu=max(1, task.cpu), memory_mib=max(0, task.memory_mib))
 
 
 def masked(ref: InputRef, assets: Mapping[str, Asset]) -> InputRef:
-    """With what of it is personal, so that no sample of its rows shows that."""
+    """The reference with its personal columns, so that samples of rows mask them."""
     asset = assets.get(ref.asset)
     if asset is None:
         return ref

@@ -1,9 +1,9 @@
-"""Sending attempts to the queue, and what is known of those that were sent.
+"""Enqueues attempts, and tracks those that were enqueued.
 
-What was sent is remembered until the board shows it: until then it takes room, and does not go
-twice. How much room there is follows from the workers (`window.py`) and from what tasks weigh.
-A queue that fails is left alone for the rest of the round; what could not be sent is still ready
-at the next one.
+Enqueued attempts are tracked until the board shows them: until then they take places, and are not
+enqueued twice. The number of places depends on the workers (`window.py`) and on the weights of
+tasks. After an error of the queue it is not used in this round; tasks that could not be enqueued
+are still ready at the next one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 log = logging.getLogger(__name__)
 
 TaskOf = Callable[[str, str], TaskRow | None]
-"""(run id, task id) to the task as it is by now."""
+"""(run id, task id) to the current task."""
 
 
 class SentAttempt(NamedTuple):
@@ -50,7 +50,7 @@ class SentAttempt(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """The tasks that are with the queue or a worker, and the weights of those not ordinary."""
+    """The tasks in the queue or at a worker, and the weights that are not ordinary."""
 
     tasks: set[TaskKey]
     weights: Mapping[TaskKey, Resources]
@@ -77,21 +77,21 @@ class Sender:
         self.unsent = EnqueueFailures(core.clock)
         self._attempts: dict[str, SentAttempt] = {}
         self.weight_of: dict[Kind, Resources] = {}
-        """Of the kinds of tasks that were sent, or are in flight."""
+        """By kind of tasks that were enqueued or are in flight."""
         self._heavy: dict[Kind, Resources] = {}
-        """Of those kinds the ones that are not ordinary: mostly none."""
+        """Those of them that are not ordinary: mostly none."""
         self.window = DispatchWindow(self._timing, slots)
         self.error: Error | None = None
-        """What the queue failed with in this round, if it did."""
+        """The error of the queue in this round."""
 
     @property
     def unseen(self) -> int:
-        """How many attempts were sent that the board does not show yet."""
+        """How many attempts were enqueued that the board does not show yet."""
         return len(self._attempts)
 
     @property
     def sent(self) -> dict[str, TaskKey]:
-        """Attempts that were enqueued, and that the board still shows as not sent."""
+        """Attempts that were enqueued, and that the board does not show yet."""
         return {attempt: (sent.run_id, sent.task_id) for attempt, sent in self._attempts.items()}
 
     def begin_round(self) -> None:
@@ -112,13 +112,12 @@ class Sender:
         return {key: self._heavy[kind] for key, kind in kinds if kind in self._heavy}
 
     def limits(self, board: Board) -> Limits:
-        """The limits for what is sent now."""
+        """The limits for this round."""
         weights = self.flight(board).weights if self._heavy else {}
         return self.window.limits(board, weights)
 
     def later(self, board: Board) -> Deferred:
-        """What is not to be sent now: it could not be, its pool is full, or enough of its weight
-        waits already."""
+        """Tasks not to enqueue now: after a failure, a full pool, or enough of their weight."""
         waiting = without_room(board)
         if not self._heavy:  # for others there is room
             return msgspec.structs.replace(self.unsent.later(), kinds=waiting)
@@ -146,12 +145,12 @@ class Sender:
         self.unsent.keep(board.runs.keys(), is_awaited)
 
     def _weigh_others(self, board: Board) -> None:
-        """Look up what tasks weigh that another process has sent, or this one before it began."""
+        """Look up the weights of tasks that other processes have enqueued."""
         for task in board.in_flight.values():
             if kind_of(task) not in self.weight_of:
                 try:
                     weight = self._requests.weight(board.runs[task.run_id], task.asset_key)
-                except (Error, LookupError):  # nothing but the order of tasks depends on it
+                except (Error, LookupError):  # only the order of tasks depends on it
                     weight = ORDINARY
                 self._weigh(kind_of(task), weight)
 
@@ -163,9 +162,10 @@ class Sender:
             self._heavy.pop(kind, None)
 
     def forget_unanswered(self) -> None:
-        """What was sent long ago, and still is not seen to be, may go again, by the same name.
+        """Forget attempts that were enqueued long ago and that the board does not show: they may be
+        enqueued again under the same name.
 
-        It was sent ahead of a commit that went another way, and nobody heard its reports.
+        They were enqueued ahead of a commit with another result.
         """
         old = self._clock.monotonic() - self._timing.redeliver_after_s
         self._attempts = {a: sent for a, sent in self._attempts.items() if sent.at > old}
@@ -175,8 +175,7 @@ class Sender:
     def send(
         self, board: Board, task_of: TaskOf, sending: Sequence[Enqueue]
     ) -> tuple[list[TaskFinished], list[DispatchEnqueued]]:
-        """Enqueue attempts; what is to be reported: tasks that never can be sent, and those
-        that the queue has."""
+        """Enqueue attempts. Returns the events: tasks that were enqueued, or never can be."""
         messages: list[Message] = []
         sent: list[DispatchEnqueued] = []
         failed: list[TaskFinished] = []
@@ -199,7 +198,7 @@ class Sender:
                 continue
             resources = weight_of(request)
             self._weigh(kind_of(task), resources)
-            if not self._has_room(board, task, weights):  # the first of its kind tells its weight
+            if not self._has_room(board, task, weights):  # the first of its kind shows its weight
                 continue
             if resources != ORDINARY:
                 weights[task.run_id, task.task_id] = resources
@@ -223,14 +222,14 @@ class Sender:
         return failed, sent
 
     def _has_room(self, board: Board, task: TaskRow, weights: Mapping[TaskKey, Resources]) -> bool:
-        """Whether a task may go, by what is known of its weight. One that goes again may."""
+        """Whether a task fits by its weight. A redelivery always fits."""
         if (task.run_id, task.task_id) in board.in_flight:
             return True
         weight = self.weight_of.get(kind_of(task), ORDINARY)
         return self.window.has_room(weight, task.tenant, board, weights)
 
     def _put(self, messages: Sequence[Message]) -> bool:
-        """Whether the queue has them."""
+        """Put messages; whether that succeeded."""
         if self.error is not None:
             return False
         try:
@@ -248,7 +247,7 @@ class Sender:
         redelivery: int,
         versions: CommittedVersions,
     ) -> TaskRequest | TaskFinished | None:
-        """What a worker gets; None if it cannot be built now. If it never can, the task fails."""
+        """The request of a task; None if it cannot be built now. If it never can, it fails."""
         unsent = self.unsent
         if unsent.waits(task):
             return None
@@ -264,20 +263,20 @@ class Sender:
         return request
 
     def withdraw(self, tasks: Sequence[TaskRow]) -> None:
-        """Take messages back, as best effort: who gets them will find that they came too late."""
+        """Remove messages, as best effort: a worker that gets one sees that its attempt is over."""
         try:
             self._queue.withdraw([message_name(task, task.redelivery) for task in tasks])
         except Error as error:
             log.warning("could not remove messages from the queue: %s", error)
 
-    def gone(self, tasks: Sequence[TaskRow]) -> set[str]:
+    def missing(self, tasks: Sequence[TaskRow]) -> set[str]:
         """Attempts among these that the queue does not have."""
         if not tasks:
             return set()
         names = {message_name(task, task.redelivery): task.attempt_id for task in tasks}
         try:
             held = self._queue.held(names.keys())
-        except Error as error:  # nothing is gone because we cannot look
+        except Error as error:  # no attempt is missing because the queue fails
             self.error = error
             return set()
         return {attempt for name, attempt in names.items() if name not in held}
@@ -288,7 +287,7 @@ def message_name(task: TaskRow, redelivery: int) -> str:
 
 
 def _is_awaited(task: TaskRow | None, attempt_id: str) -> bool:
-    """Whether the board has yet to show that an attempt was sent."""
+    """Whether the board does not show an enqueued attempt yet."""
     if task is None:
         return False
     if task.state == TaskState.READY:
@@ -299,7 +298,7 @@ def _is_awaited(task: TaskRow | None, attempt_id: str) -> bool:
 
 
 def _unsendable(task: TaskRow, error: Exception) -> TaskFinished:
-    """A task that cannot even be described to a worker has failed."""
+    """The failure of a task whose request cannot be built."""
     log.error("%s %s cannot be enqueued: %s", task.asset_key, task.partition_key, error)
     return TaskFinished(
         result=TaskResult(

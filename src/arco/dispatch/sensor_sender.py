@@ -1,8 +1,8 @@
 """Sending evaluations of sensors to the queue.
 
 A sensor has one message, whose name is its own: while the queue has it, waiting or claimed, a
-second one changes nothing. So at most one evaluation of a sensor is under way, whoever asks, and a
-worker that is lost gives its message back when its claim ends.
+second one changes nothing. So a sensor has at most one evaluation at a time, and the message of a
+lost worker is delivered again when its claim expires.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from servo.contract.sensing import SensorCall
 from servo.contract.task import SENSING, CodeRef, TaskRequest
 
 RUN = "sensors"
-"""Stands for a run in the names of evaluations."""
+"""Used as run id in the names of evaluations."""
 
 
 class SensorSender:
@@ -46,7 +46,7 @@ class SensorSender:
         deployments: dict[str, str],
         snapshot: Snapshot,
     ) -> None:
-        """Put evaluations into the queue. Raises what a store may raise."""
+        """Enqueue evaluations. Raises errors of the store."""
         messages = []
         for row, call in calls:
             artifact = self._artifact(snapshot, row.project, deployments.get(row.project, ""))
@@ -96,7 +96,7 @@ def _with_payload(call: SensorCall, snapshot: Snapshot) -> SensorCall:
 
 
 def task_of(sensor_id: str) -> str:
-    """Stands for a task in the names of evaluations, and of their logs."""
+    """The task id in the names of evaluations and of their logs."""
     name = sensor_id.replace("/", "-")
     digest = hashlib.sha256(sensor_id.encode()).hexdigest()[:12]
     return f"{name[:100]}-{digest}"

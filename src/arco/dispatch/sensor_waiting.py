@@ -1,4 +1,4 @@
-"""Evaluations of sensors that no worker takes, worked out when somebody asks."""
+"""Evaluations of sensors that no worker has taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What contracts promise of outputs, as requests have it."""
+"""The promises of contracts, for requests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KEPT: Final = 1_000
 
 class ContractLookup(Protocol):
     def contract(self, asset_id: str) -> ContractRow | None:
-        """The contract of an asset as it holds now."""
+        """The current contract of an asset."""
 
 
 class Promise(NamedTuple):
-    """What a request has of a contract."""
+    """The part of a contract in a request."""
 
     rule: ContractRule | None
     checks: tuple[Check, ...]
@@ -33,8 +33,8 @@ class Promise(NamedTuple):
 class SentContracts:
     """An asset without a contract is looked up once for all tasks of a run.
 
-    That of one which has a contract may change while a run works: an output is compared with what
-    holds when its task is sent.
+    A contract may change during a run: an output is compared with the contract at the time when its
+    task was enqueued.
     """
 
     def __init__(self, store: Store) -> None:
@@ -42,24 +42,24 @@ class SentContracts:
         self._sent: OrderedDict[tuple[str, str], tuple[ContractRow | None, Promise]] = OrderedDict()
 
     def promise(
-        self, run_id: str, asset_id: str, asset: Asset, source: ContractLookup, again: bool
+        self, run_id: str, asset_id: str, asset: Asset, source: ContractLookup, is_retry: bool
     ) -> Promise:
         key = run_id, asset_id
         sent = self._sent.get(key)
-        if sent is not None and sent[0] is None and not again:
+        if sent is not None and sent[0] is None and not is_retry:
             return sent[1]
         row = source.contract(asset_id)
-        if sent is not None and not again and sent[0] == row:
+        if sent is not None and not is_retry and sent[0] == row:
             return sent[1]
         promise = Promise(None, asset.checks)
         if row is not None:
-            promise = self._promise(run_id, row, asset, again)
+            promise = self._promise(run_id, row, asset, is_retry)
         self._sent[key] = row, promise
         if len(self._sent) > KEPT:
             self._sent.popitem(last=False)
         return promise
 
-    def _promise(self, run_id: str, row: ContractRow, asset: Asset, again: bool) -> Promise:
+    def _promise(self, run_id: str, row: ContractRow, asset: Asset, is_retry: bool) -> Promise:
         contract = row.decoded()
         excused = tuple(sorted(row.accepted))
         columns = PromisedColumns(
@@ -74,4 +74,4 @@ class SentContracts:
             packed=packed_promise(columns),
         )
         checks = with_promised(asset.checks, contract_checks(contract, excused))
-        return Promise(put_rule(self._store, run_id, rule, again=again), checks)
+        return Promise(put_rule(self._store, run_id, rule, overwrite=is_retry), checks)

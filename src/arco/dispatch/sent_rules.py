@@ -1,4 +1,4 @@
-"""What the schemas of outputs are compared with, as requests have it."""
+"""The schema rules of outputs, for requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RuleSource(Protocol):
         """What the schema of an asset's output is compared with."""
 
     def schema_stamp(self, asset_id: str) -> SchemaStamp:
-        """Another one if the rule is another one."""
+        """A value that changes with the rule."""
 
 
 class _SentRule(NamedTuple):
@@ -36,21 +36,21 @@ class SentRules:
         self._sent: OrderedDict[tuple[str, str], _SentRule] = OrderedDict()
 
     def rule(
-        self, run_id: str, asset_id: str, asset: Asset, source: RuleSource, again: bool
+        self, run_id: str, asset_id: str, asset: Asset, source: RuleSource, is_retry: bool
     ) -> SchemaRule | None:
-        """`again`: for a task that is tried again, maybe because the rule could not be read."""
+        """`is_retry`: for a retry, whose reason may be that the rule could not be read."""
         if asset.compatibility.mode == "none":
             return None
         key = run_id, asset_id
         sent = self._sent.get(key)
-        if sent is not None and not again:
+        if sent is not None and not is_retry:
             return sent.rule
         stamp = source.schema_stamp(asset_id)
         if sent is not None and sent.stamp == stamp and self._is_readable(sent.rule):
             return sent.rule
         rule = source.schema_rule(asset_id, asset)
         if rule is not None:
-            rule = put_rule(self._store, run_id, rule, again=again)
+            rule = put_rule(self._store, run_id, rule, overwrite=is_retry)
         self._sent[key] = _SentRule(stamp, rule)
         if len(self._sent) > RULES_KEPT:
             self._sent.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The sign of life that an orchestrator leaves while it has runs to serve."""
+"""The liveness record of an orchestrator that has runs to serve."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class SignOfLife:
         self._beaten_at = -1e9
 
     def beat(self, runs: int, adopted: Collection[str], outage: PastOutage | None) -> None:
-        """Rewrite the record if it is time; remove it after the last run. Raises what a store
-        may raise."""
+        """Rewrite the record if due; remove it after the last run. Raises errors of the store."""
         now = self._core.clock.monotonic()
         if runs and now - self._beaten_at >= self._heartbeat_s:
             record = OrchestratorRecord(

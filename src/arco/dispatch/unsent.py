@@ -1,8 +1,8 @@
-"""What is ready and could not be sent: when to try again, and when to give it up.
+"""Ready tasks that could not be enqueued: when to retry, and when they fail.
 
-A task cannot be sent while its request cannot be built. If the run's plan or manifest is the
-cause, that holds for every task of the run: one try is enough for all of them, and their
-time begins with it. Otherwise it is the task's own, as where an input is missing.
+A task cannot be enqueued while its request cannot be built. If the run's plan or manifest is the
+cause, this concerns every task of the run: one try is enough for all of them. Otherwise it concerns
+only the task, e.g. if an input is missing.
 
     Unavailable, Denied    tried again, however long it takes
     Corrupt, NotFound      tried again for `DAMAGE_S`: stores have passing faults
@@ -23,9 +23,9 @@ from arco.orchestration.tables import TaskRow
 log = logging.getLogger(__name__)
 
 SEND_AGAIN_S = 2.0
-"""How long a task waits that could not be sent."""
+"""The pause before a task is retried."""
 DAMAGE_S = 30.0
-"""What is damaged or missing for so long was no passing fault."""
+"""An object that is damaged or missing for this long is a permanent error."""
 
 
 class _Hindered(NamedTuple):
@@ -47,11 +47,11 @@ class EnqueueFailures:
         return len(self._runs) + len(self._attempts)
 
     def run_may_pass(self, task: TaskRow, error: Exception) -> bool:
-        """Whether what keeps all tasks of a run from being sent may be over soon."""
+        """Record a failure for all tasks of a run; whether it may be transient."""
         return self._may_pass(self._runs, task.run_id, f"run {task.run_id}", task, error)
 
     def task_may_pass(self, task: TaskRow, error: Exception) -> bool:
-        """The same for what keeps only this one."""
+        """The same for one task."""
         return self._may_pass(self._attempts, task.attempt_id, task.asset_key, task, error)
 
     def _may_pass(
@@ -75,13 +75,13 @@ class EnqueueFailures:
         self._attempts.pop(task.attempt_id, None)
 
     def waits(self, task: TaskRow) -> bool:
-        """Whether it is too early to try again."""
+        """Whether it is too early for a retry."""
         hindered = (self._runs.get(task.run_id), self._attempts.get(task.attempt_id))
         now = self._clock.monotonic()
         return any(each is not None and now < each.again_at for each in hindered)
 
     def later(self) -> Deferred:
-        """What is not to be tried yet."""
+        """The tasks that wait for a retry."""
         now = self._clock.monotonic()
         attempts = self._attempts.values()
         return Deferred(
@@ -90,7 +90,7 @@ class EnqueueFailures:
         )
 
     def keep(self, runs: Collection[str], is_awaited: Callable[[str, str, str], bool]) -> None:
-        """Forget runs that have ended, and attempts of which nobody waits to be sent."""
+        """Forget runs that have ended, and attempts that do not wait any more."""
         self._runs = {id: each for id, each in self._runs.items() if id in runs}
         self._attempts = {
             id: each

@@ -1,7 +1,7 @@
-"""What has been put out, for requests: one snapshot's answers.
+"""The outputs for requests, from one snapshot.
 
-The snapshot is the newest when the first question is asked, and all that are sent
-together share it: looking for the newest costs a round trip.
+The snapshot is the newest at the first call, and shared by all tasks that are enqueued together:
+reading the newest costs a round trip.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CommittedVersions:
         return {name: tuple(sorted(label.pii)) for name, label in labels.items() if label.pii}
 
     def classified_columns(self, asset_key: str) -> frozenset[str]:
-        """Looked up once, like the contract: tasks that are sent together are mostly alike."""
+        """Cached, like the contract: tasks enqueued together mostly have the same asset."""
         if asset_key not in self._classified:
             self._classified[asset_key] = self._personal.classified(asset_key)
         return self._classified[asset_key]
@@ -72,7 +72,7 @@ class CommittedVersions:
         return PersonalDataReader(self._snapshot)
 
     def schema_rule(self, asset_id: str, asset: Asset) -> SchemaRule | None:
-        """What the schema of an asset's output is compared with; None before the first."""
+        """The schema rule of an asset's output; None before the first output."""
         reader = SchemaReader(self._snapshot)
         registry = reader.registry(asset_id)
         if registry is None or not registry.current:

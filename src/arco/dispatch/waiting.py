@@ -1,8 +1,8 @@
-"""What an open run waits for, worked out when somebody asks.
+"""What an open run waits for, computed on request.
 
-While the store fails nobody can write down that it does. What remains is silence: records
-of liveness that are not rewritten, messages that nobody claims. `waiting` turns these into
-sentences; `look` reads what it needs.
+While the store fails, that cannot be recorded. It shows in liveness records that are not rewritten,
+and in messages that are not claimed. `waiting` turns these into sentences; `look` reads what it
+needs.
 
 Ages compare the store's clock, which dates records, with the reader's: clocks that differ
 by seconds make these sentences come early or late, and nothing depends on them.
@@ -47,13 +47,13 @@ from arco.transport.queues.port import Weight
 from servo.contract.identity import dispatch_name
 
 GRACE = timedelta(seconds=5)
-"""What is younger is on its way."""
+"""Younger messages and tasks are not reported."""
 HEARTBEATS = 3
-"""A process that has missed so many heartbeats is silent."""
+"""A process that has missed this many heartbeats is silent."""
 DEFAULT_HEARTBEAT_S = 5.0
 LOOK_AGAIN_S = 2.0
 SILENT = HEARTBEATS * timedelta(seconds=DEFAULT_HEARTBEAT_S) + GRACE
-"""A process without a sign of life for so long serves nothing."""
+"""A process without a heartbeat for this long serves nothing."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Liveness(NamedTuple):
-    """What processes and the queue show of themselves."""
+    """The liveness records, and the content of the queue."""
 
     orchestrators: Sequence[DatedRecord[OrchestratorRecord]]
     workers: Sequence[DatedRecord[LivenessRecord]]
@@ -87,14 +87,14 @@ class Occupied(NamedTuple):
 
 
 def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
-    """Read the signs. The queue is listed only if a task of the run should be in it."""
+    """Read liveness records. The queue is listed only if a task of the run should be in it."""
     sent = not run.engine_id and any(task.state == TaskState.DISPATCHED for task in tasks)
     queue = contents(store) if sent else QueueListing({}, frozenset())
     return Liveness(orchestrator_signs(store), worker_signs(store), queue)
 
 
 def older_runs(snapshot: Snapshot, run: RunRow, tasks: Sequence[TaskRow]) -> dict[str, str]:
-    """By task that is ready: an older run that makes the same partition, which goes first."""
+    """By ready task: an older run for the same partition, which goes first."""
     if not any(task.state == TaskState.READY for task in tasks):
         return {}
     board = Board()
@@ -112,7 +112,7 @@ def waiting(
     occupied: Occupied = Occupied(),
     older: Mapping[str, str] | None = None,
 ) -> list[Waiting]:
-    """What keeps an open run from going on; empty if it goes on, or has ended.
+    """Why an open run waits; empty if it does not wait, or has ended.
 
     `older` has the older runs that tasks wait for.
     """
@@ -133,7 +133,7 @@ def waiting(
 
 
 def has_server(store: Store, run: RunRow, since: datetime | None) -> bool:
-    """Whether a process that serves the run has given a sign of life since then.
+    """Whether a process that serves the run has had a heartbeat since then.
 
     Both times are the store's own.
     """
@@ -144,7 +144,7 @@ def has_server(store: Store, run: RunRow, since: datetime | None) -> bool:
 
 
 class ServedRuns:
-    """Whether somebody serves a run, asked often and looked up every few seconds."""
+    """Whether a process serves a run; cached for some seconds."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -158,7 +158,7 @@ class ServedRuns:
         try:
             since = self._core.store_clock.estimate() - SILENT
             answer = has_server(self._core.store, run, since)
-        except Error:  # nobody is dead because we cannot look
+        except Error:  # no process counts as dead because the store fails
             return True
         self._answers[run.run_id] = now, answer
         return answer
@@ -187,7 +187,7 @@ def _is_silent(
 
 
 def _server(run: RunRow, signs: Liveness, now: datetime) -> list[Waiting]:
-    """Whether nobody decides what the run does next."""
+    """Why no process serves the run; empty if one does."""
     adopted = any(
         run.run_id in sign.record.adopted and not _is_silent(sign, now)
         for sign in signs.orchestrators
@@ -273,8 +273,8 @@ def _live_workers(signs: Liveness, now: datetime) -> list[LivenessRecord]:
 
 
 def _has_room_for(workers: Sequence[LivenessRecord], weight: Weight) -> bool:
-    """Whether a worker is large enough. Of those without work nothing is known, so that a
-    task of an ordinary size is not said to be too large."""
+    """Whether a worker is large enough. Nothing is known of workers without work, so an ordinary
+    task is never called too large."""
     return weight == Weight() or any(
         weight.slots <= worker.slots
         and (not worker.memory_mib or weight.memory_mib <= worker.memory_mib)
@@ -300,7 +300,7 @@ def _too_large(weights: Sequence[Weight], workers: Sequence[LivenessRecord]) -> 
 
 
 def slots_text(signs: Liveness, now: datetime) -> str:
-    """Why no worker takes what is in the queue, as far as workers tell."""
+    """Why no worker takes the messages of the queue, by the workers' records."""
     alive = _live_workers(signs, now)
     if not alive:
         return "no worker has a liveness record; start `servo worker`"
@@ -353,7 +353,7 @@ def _unsent(
     behind = [t for t in ready if t.task_id in older]
     if behind:
         runs = ", ".join(sorted({older[t.task_id] for t in behind})[:3])
-        text = f"{_count(len(behind))} ready: run {runs} makes the same partitions and goes first"
+        text = f"{_count(len(behind))} ready: run {runs} writes the same partitions and goes first"
         yield Waiting("run", text, min(t.ready_at for t in behind if t.ready_at), len(behind))
     ready = [t for t in ready if t.task_id not in older]
     if not ready:
@@ -378,7 +378,7 @@ def _cancelling(run: RunRow, tasks: Sequence[TaskRow], now: datetime) -> list[Wa
     if not (left or stopping) or not _is_older(run.cancel_requested_at, now):
         return []
     parts = [f"{_count(left)} still to be cancelled"] if left else []
-    parts += [f"{_count(stopping)} told to stop"] if stopping else []
+    parts += [f"{_count(stopping)} being stopped"] if stopping else []
     return [
         Waiting("cancellation", ", ".join(parts), run.cancel_requested_at, left + stopping),
     ]

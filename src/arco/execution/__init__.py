@@ -1,1 +1,1 @@
-"""What runs have put out: versions of partitions, and which of them are current."""
+"""The outputs of runs: versions of partitions, and which of them are current."""

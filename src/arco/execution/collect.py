@@ -1,36 +1,36 @@
-"""Collecting data: what no kept generation and no run can read goes. A dry run unless told.
+"""Garbage collection of data: deletes what no kept generation and no run can read.
 
-What a reader may still reach decides. A reader opens a generation that is kept (above the
-floor, or pinned) and reads what is current there; a rollback makes such a generation the
-head again, with its runs and its undecided quarantine. So, in this order:
+The collector keeps what a reader may still read. A reader opens a generation that is kept (above
+the floor, or pinned) and reads what is current there; a rollback makes such a generation the head
+again, with its runs and its undecided quarantine. So, in this order:
 
     1. raise the floor          nobody may open what lies below it from now on
     2. read the pins, then the head again
                                 see pins.py for why in this order
-    3. look at the witnesses    generations that together show what every kept one needs
-    4. decide                   which versions are given up: `give_up`, a pure function
-    5. say so                   `VersionsExpired`, which the fold refuses for what is current
-    6. delete                   files of versions that are given up, then leftovers
+    3. read the witnesses       generations that together show what every kept one needs
+    4. decide                   which versions expire: `expirable`, a pure function
+    5. append                   `VersionsExpired`, which the fold refuses for current versions
+    6. delete                   files of expired versions, then leftovers
 
-Between 5 and 6 a crash leaves versions that are given up and have files; the next time
-deletes them. Their rows stay: they are the history of what was there.
+After a crash between 5 and 6, expired versions still have files; the next gc deletes them. Their
+rows stay as history.
 
-**Witnesses.** Along the log a version is made, becomes current, and stops being current,
-once; its row says when. So the head shows which versions were current since the floor:
-those that are, and those that stopped being so after the floor's time. Only a rollback or a
-rebuild takes rows back; then the generation before it shows what was. A pinned generation
-below the floor shows what is current in it.
+**Witnesses.** Along the log a version is written, becomes current, and stops being current, once;
+its row has the times. So the head shows which versions were current since the floor: those that
+are, and those that stopped being so after the floor's time. Only a rollback or a rebuild changes
+rows without events; then the generation before it shows the earlier rows. A pinned generation below
+the floor shows what is current in it.
 
-**Runs.** Whatever the plan of an active run names, and what its tasks have made, stays; and
-so does what was current while an attempt is in flight, which reads it to compare with. No
-leftovers go from a partition that an active run still works on: an attempt of it may have
-written files, and even committed them, and not reported yet.
+**Runs.** What the plan of an active run names, and what its tasks have written, is kept; and so are
+versions that were current while an attempt is in flight, which compares with them. Leftovers of a
+partition that an active run still writes are kept: an attempt may have written and committed files,
+and not reported yet.
 
-**Lists of inputs** belong to a run, and say what its versions were made from. They go with
-the last version of the run that a witness knows and that has files.
+**Lists of inputs** belong to a run, and say what its versions were made from. They are deleted with
+the last version of the run that a witness has and that has files.
 
-**Leftovers** are folders that no witness knows: of attempts that lost, failed or were
-killed. They go once all of their files are older than the age gate.
+**Leftovers** are folders that no witness has: of attempts that lost, failed or were killed. They
+are deleted once all of their files are older than the age gate.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from arco.execution.expiry import (
     RunNeeds,
     VersionInfo,
     current_in,
-    give_up,
+    expirable,
     needed,
 )
 from arco.execution.states import VersionStatus
@@ -64,7 +64,7 @@ from arco.log.cleanup import delete_quietly
 from arco.log.head import Head
 from arco.log.manifest import Thinned
 from arco.state.core import Core
-from arco.state.gc import LEASE, LEASE_TTL, wanted_floor
+from arco.state.gc import LEASE, LEASE_TTL, next_floor
 from arco.state.pins import Pins
 from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
@@ -91,7 +91,7 @@ class DataGcReport(msgspec.Struct, frozen=True):
     given_up: list[ExpiredVersion]
     doomed: list[DeletableFile]
     failed: int
-    """Deletes, and versions that could not be given up."""
+    """Deletes that failed, and versions that could not be expired."""
 
     @property
     def bytes(self) -> int:
@@ -99,14 +99,14 @@ class DataGcReport(msgspec.Struct, frozen=True):
 
 
 class _Witnessed(msgspec.Struct, frozen=True):
-    """What the witnesses show, together."""
+    """What all witnesses show."""
 
     versions: list[VersionInfo]
     """Of the head."""
     folders: frozenset[str]
     """Folders of all versions of all witnesses."""
     made_by: frozenset[tuple[str, str]]
-    """The same folders, each with the run that made it."""
+    """The same folders, each with the run that wrote it."""
     needed: frozenset[str]
     runs: RunNeeds
     since: datetime
@@ -140,50 +140,50 @@ class DataCollector:
         self._expire = expire
 
     def collect(
-        self, kept: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self, keep: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
     ) -> DataGcReport:
         if dry_run:
-            return self._collect(kept or KeepFor(), True, progress)
+            return self._collect(keep or KeepFor(), True, progress)
         # The lease of the other GC: both raise the floor.
         with self._leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
                 raise Contended("another gc is running", hint="try again when it has ended")
-            return self._collect(kept or KeepFor(), False, hold.keeping(progress))
+            return self._collect(keep or KeepFor(), False, hold.keeping(progress))
 
-    def _collect(self, kept: KeepFor, dry_run: bool, progress: Progress) -> DataGcReport:
+    def _collect(self, keep: KeepFor, dry_run: bool, progress: Progress) -> DataGcReport:
         # A dry run decides nothing, and must write nothing.
         now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
         head = self._manifests.head()
         if head.generation == 0:
             return DataGcReport(dry_run, 0, 0, [], [], 0)
-        floor = wanted_floor(self._manifests, head, kept.generations, now)
+        floor = next_floor(self._manifests, head, keep.generations, now)
         if not dry_run:
             self._manifests.raise_floor(floor)
         pinned = {pin.generation for pin in self._pins.active(now)}
         head = self._manifests.head()
         snapshot = Snapshot(self._manifests, self._files, head)
-        # Rows taken back since say nothing about a generation: it is read itself.
+        # Generations before a rewrite are read: the rows of the head say nothing about them.
         rewritten_at = snapshot.head.manifest.rewritten_at
         pinned |= {n for n in floor.thinned_numbers() if n < rewritten_at}
         thinned = [t for t in floor.thinned if t.generation >= rewritten_at]
-        seen = self._look(snapshot, floor.generation, pinned, thinned, progress)
+        witnessed = self._witnesses(snapshot, floor.generation, pinned, thinned, progress)
         retention = self._runs.retention(snapshot)
-        given_up = sorted(give_up(seen.versions, retention, seen.stays, now), key=_in_order)
+        expired = sorted(expirable(witnessed.versions, retention, witnessed.stays, now), key=_order)
         failed = 0
         if not dry_run:
-            expired = self._give_up(given_up, progress)
-            failed, given_up = len(given_up) - len(expired), expired
-        window = max(kept.generations.generations, self._manifests.age_gate)
-        longest = max(kept.logs, kept.plans, kept.markers, window)
+            recorded = self._record_expired(expired, progress)
+            failed, expired = len(expired) - len(recorded), recorded
+        window = max(keep.generations.generations, self._manifests.age_gate)
+        longest = max(keep.logs, keep.plans, keep.markers, window)
         ended = self._runs.ended(snapshot, now - longest)
-        doomed = list(self._sweepable(seen, given_up, kept, ended, now, progress))
+        deletable = list(self._sweepable(witnessed, expired, keep, ended, now, progress))
         if not dry_run:
-            failed += self._sweep(doomed, progress)
-        return DataGcReport(dry_run, floor.generation, head.generation, given_up, doomed, failed)
+            failed += self._sweep(deletable, progress)
+        return DataGcReport(dry_run, floor.generation, head.generation, expired, deletable, failed)
 
     # -- witnesses -------------------------------------------------------------------------
 
-    def _look(
+    def _witnesses(
         self,
         snapshot: Snapshot,
         floor: int,
@@ -193,7 +193,7 @@ class DataCollector:
     ) -> _Witnessed:
         lowest = self._manifests.read(floor)
         since = lowest.manifest.log_time
-        above = self._before_rows_were_taken_back(floor, snapshot.head)
+        above = self._before_rewrites(floor, snapshot.head)
         generations = sorted({floor, *above, *pinned} - {snapshot.generation})
         versions = _versions(snapshot)
         runs = self._runs.needs(snapshot)
@@ -202,7 +202,7 @@ class DataCollector:
         for done, generation in enumerate(generations, 1):
             head = self._manifests.find(generation)
             if head is None:
-                continue  # pinned by a restored or mistaken pin: nobody can open it
+                continue  # pinned by a restored or mistaken pin: it cannot be opened
             older = Snapshot(self._manifests, self._files, head)
             rows = _versions(older)
             needed_ids |= needed(rows, _current(older), since if generation >= floor else None)
@@ -220,7 +220,7 @@ class DataCollector:
             since,
         )
 
-    def _before_rows_were_taken_back(self, floor: int, newest: Head) -> set[int]:
+    def _before_rewrites(self, floor: int, newest: Head) -> set[int]:
         """The generations right before rollbacks and rebuilds: each names the one before it."""
         before: set[int] = set()
         at = newest
@@ -229,69 +229,75 @@ class DataCollector:
             at = self._manifests.read(at.manifest.rewritten_at - 1)
         return before
 
-    # -- giving up -------------------------------------------------------------------------
+    # -- expiring ---------------------------------------------------------------------------
 
-    def _give_up(
-        self, given_up: Sequence[ExpiredVersion], progress: Progress
+    def _record_expired(
+        self, versions: Sequence[ExpiredVersion], progress: Progress
     ) -> list[ExpiredVersion]:
-        """Those that the log says are given up."""
+        """Append that versions are expired. The result: those for which this succeeded."""
         expired: list[ExpiredVersion] = []
         done = 0
-        for asset_id, versions in itertools.groupby(given_up, lambda g: g.asset_id):
-            mine = list(versions)
-            for start in range(0, len(mine), BATCH):
-                part = mine[start : start + BATCH]
+        for asset_id, group in itertools.groupby(versions, lambda version: version.asset_id):
+            of_asset = list(group)
+            for start in range(0, len(of_asset), BATCH):
+                part = of_asset[start : start + BATCH]
                 done += len(part)
-                if self._told(asset_id, part):
+                if self._try_expire(asset_id, part):
                     expired += part
-                progress("expiring versions", done, len(given_up))
+                progress("expiring versions", done, len(versions))
         return expired
 
-    def _told(self, asset_id: str, part: Sequence[ExpiredVersion]) -> bool:
+    def _try_expire(self, asset_id: str, part: Sequence[ExpiredVersion]) -> bool:
         try:
             self._expire(asset_id, [Version(g.materialization_id, g.reason) for g in part])
             return True
         except (Refused, Unavailable):
-            return False  # one became current, or nobody can say: the next time decides anew
+            return False  # one became current, or the outcome is unknown: the next gc decides
 
     # -- files -----------------------------------------------------------------------------
 
     def _sweepable(
         self,
-        seen: _Witnessed,
-        given_up: Sequence[ExpiredVersion],
-        kept: KeepFor,
+        witnessed: _Witnessed,
+        expired: Sequence[ExpiredVersion],
+        keep: KeepFor,
         ended: EndedRuns,
         now: datetime,
         progress: Progress,
     ) -> Iterator[DeletableFile]:
-        going = {given.path for given in given_up}
-        going |= {
-            m.path for m in seen.versions if m.status == VersionStatus.EXPIRED and not seen.stays(m)
+        expired_paths = {version.path for version in expired}
+        expired_paths |= {
+            version.path
+            for version in witnessed.versions
+            if version.status == VersionStatus.EXPIRED and not witnessed.stays(version)
         }
-        window = max(kept.generations.generations, self._manifests.age_gate)
+        window = max(keep.generations.generations, self._manifests.age_gate)
         for key, objects in itertools.groupby(self._listed(DATA, progress), _belongs_to):
             if match := FOLDER.fullmatch(key):
                 limit = now - self._manifests.age_gate
-                yield from _folder(match, list(objects), seen, going, limit)
+                yield from _folder(match, list(objects), witnessed, expired_paths, limit)
         of_runs = (
-            (paths.COMMITS, "commit marker", max(kept.markers, window)),
-            (paths.LOGS, "log", kept.logs),
+            (paths.COMMITS, "commit marker", max(keep.markers, window)),
+            (paths.LOGS, "log", keep.logs),
         )
         for prefix, why, age in of_runs:
             for meta in self._listed(prefix, progress):
                 run = meta.path.removeprefix(prefix).partition("/")[0]
-                if _is_over(ended.runs.get(run), run in seen.runs.runs, meta, now - age):
+                if _is_over(ended.runs.get(run), run in witnessed.runs.runs, meta, now - age):
                     yield DeletableFile(meta.path, meta.size, why)
         for meta in self._listed(PLANS, progress):
             plan = meta.path.removeprefix(PLANS).removesuffix(".json")
-            limit = now - max(kept.plans, window)
-            if _is_over(ended.plans.get(plan), plan in seen.runs.plans, meta, limit):
+            limit = now - max(keep.plans, window)
+            if _is_over(ended.plans.get(plan), plan in witnessed.runs.plans, meta, limit):
                 yield DeletableFile(meta.path, meta.size, "plan")
-        having = {run for path, run in seen.made_by if path not in going} | seen.runs.runs
+        needed_runs = {
+            run for path, run in witnessed.made_by if path not in expired_paths
+        } | witnessed.runs.runs
         for meta in self._listed(paths.INPUTS, progress):
             run = meta.path.removeprefix(paths.INPUTS).partition("/")[0]
-            if _is_over(ended.runs.get(run), run in having, meta, now - max(kept.plans, window)):
+            if _is_over(
+                ended.runs.get(run), run in needed_runs, meta, now - max(keep.plans, window)
+            ):
                 yield DeletableFile(meta.path, meta.size, "list of inputs")
 
     def _listed(self, prefix: str, progress: Progress) -> Iterator[ObjectMeta]:
@@ -300,18 +306,18 @@ class DataCollector:
                 progress(f"listing {prefix}", number, number)
             yield meta
 
-    def _sweep(self, doomed: Sequence[DeletableFile], progress: Progress) -> int:
+    def _sweep(self, deletable: Sequence[DeletableFile], progress: Progress) -> int:
         failed = 0
-        for start in range(0, len(doomed), 256):
-            part = doomed[start : start + 256]
+        for start in range(0, len(deletable), 256):
+            part = deletable[start : start + 256]
             failed += delete_quietly(self._store, [d.path for d in part])
-            progress("deleting", start + len(part), len(doomed))
+            progress("deleting", start + len(part), len(deletable))
         return failed
 
 
-def _in_order(given: ExpiredVersion) -> tuple[str, str, str, int, str]:
-    asset = (given.asset, given.asset_id, given.partition)
-    return (*asset, given.version, given.materialization_id)
+def _order(version: ExpiredVersion) -> tuple[str, str, str, int, str]:
+    asset = (version.asset, version.asset_id, version.partition)
+    return (*asset, version.version, version.materialization_id)
 
 
 def _belongs_to(meta: ObjectMeta) -> str:
@@ -323,14 +329,18 @@ def _belongs_to(meta: ObjectMeta) -> str:
 def _folder(
     match: re.Match[str],
     objects: Sequence[ObjectMeta],
-    seen: _Witnessed,
-    going: set[str],
+    witnessed: _Witnessed,
+    expired_paths: set[str],
     limit: datetime,
 ) -> Iterator[DeletableFile]:
     folder = match[0].rstrip("/")
-    if folder in going:
+    if folder in expired_paths:
         why = "version"
-    elif folder in seen.folders or match[4] in seen.needed or match[1] in seen.runs.folders:
+    elif (
+        folder in witnessed.folders
+        or match[4] in witnessed.needed
+        or match[1] in witnessed.runs.folders
+    ):
         return
     elif all(meta.last_modified < limit for meta in objects):
         why = "leftover"
@@ -341,14 +351,14 @@ def _folder(
 
 
 def _is_over(ended: datetime | None, active: bool, meta: ObjectMeta, limit: datetime) -> bool:
-    """Whether a run's object is too old. Nobody knows some runs: then its own age counts."""
+    """Whether a run's object is too old. If the run is unknown, its own age counts."""
     if active or meta.last_modified >= limit:
         return False
     return ended is None or ended < limit
 
 
 def _versions(snapshot: Snapshot) -> list[VersionInfo]:
-    """All versions of a generation. Their schemas, which are most of it, are left alone."""
+    """All versions of a generation, without their schemas."""
     table = snapshot.scan(MATERIALIZATIONS)
     columns = {name: _column(table, name) for name in VersionInfo._fields}
     columns["status"] = list(map(VersionStatus, columns["status"]))

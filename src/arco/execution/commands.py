@@ -30,7 +30,7 @@ from servo.contract.ulid import is_ulid, timestamp_ms
 MILLISECOND = timedelta(milliseconds=1)
 CHARS = 26
 MIN_CHARS = 4
-"""So much of an id may name an output."""
+"""Minimum length of the beginning of an id that names an output."""
 
 
 TRIES = 5
@@ -52,8 +52,8 @@ class ExecutionCommands:
     def quarantine(self, asset: str, asset_id: str, version_id: str, reason: str) -> Quarantined:
         """Hold a good version, so that nothing reads it. Nothing changes if it is held already.
 
-        If it is current, the newest good version before it is current again. What changes
-        between looking and deciding is looked at again.
+        If it is current, the newest good version before it is current again. If the partition
+        changes meanwhile, this is repeated.
         """
         for number in range(1, TRIES + 1):
             lookup = VersionLookup(self._snapshot(), asset, asset_id)
@@ -80,7 +80,7 @@ class ExecutionCommands:
     def decide(
         self, held: QuarantineRow, *, approved: bool, reason: str = "", idempotency_key: str = ""
     ) -> Acknowledged:
-        """Approve or reject an output that is held back. Refused if that was done before."""
+        """Approve or reject a held output. Refused if that was decided before."""
         command = QuarantineDecided(
             asset_id=held.asset_id,
             materialization_id=held.materialization_id,
@@ -90,7 +90,7 @@ class ExecutionCommands:
         return self._tier1.execute(command, idempotency_key=idempotency_key, actor=self._actor)
 
     def expire(self, asset_id: str, versions: Sequence[Version]) -> Acknowledged:
-        """Give versions up, so that their files may go. Refused if one is current or held back."""
+        """Expire versions: their files may be deleted. Refused if one is current or held."""
         command = VersionsExpired(asset_id=asset_id, versions=tuple(versions))
         return self._tier1.execute(command, actor=self._actor)
 
@@ -107,10 +107,10 @@ def _recorded(row: MaterializationRow) -> RecordedVersion:
 
 
 def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
-    """An output that was held back, by its id, or by enough of its beginning.
+    """A held output, by its id or by its beginning.
 
-    One that waits for a decision goes before those that are decided. History is searched
-    back to the day in which the id was made.
+    One that waits for a decision goes before those that are decided. History is searched back to
+    the day on which the id was created.
     """
     start = text.upper()
     by_id: dict[str, QuarantineRow] = {}
@@ -143,6 +143,6 @@ def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
 
 
 def _made_ms(start: str) -> int:
-    """When the first id was made that begins like this, since 1970; 0 if no id does."""
+    """The earliest time of ids with this beginning, in ms since 1970; 0 if it is invalid."""
     first = start.ljust(CHARS, "0")
     return timestamp_ms(first) if is_ulid(first) else 0

@@ -1,11 +1,11 @@
-"""Whether the files of current versions are there and whole.
+"""Whether the files of current versions exist and are intact.
 
-    quick    files and their sizes, against what the version's row says
+    quick files and their sizes, against what the version's row says
     footers  the same, and the number of rows that the footers tell
     whole    the same, and every page is read and compared with its checksum, if it has one
 
-Versions are looked at in parallel; large files are read whole one after the other, so that
-memory holds one of them at a time. Nothing is changed.
+Versions are checked in parallel; large files are read one after the other, so that memory holds one
+of them at a time. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DataReport(msgspec.Struct, frozen=True):
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """What was found of one version."""
+    """The findings about one version."""
 
     files: int
     bytes: int
@@ -57,14 +57,16 @@ class _Version(msgspec.Struct, frozen=True):
 def check_data(
     store: Store, snapshot: Snapshot, depth: Depth, progress: Progress = silent
 ) -> DataReport:
-    """Looks at the current version of every partition."""
+    """Check the current version of every partition."""
     rows = snapshot.all(PARTITIONS)
     files = size = 0
     findings: list[FsckFinding] = []
     damaged: dict[str, list[Version]] = {}
     for start in range(0, len(rows), PORTION):
         portion = rows[start : start + PORTION]
-        looked = parallel.each(store, lambda row: _look(store, snapshot, row, depth), portion)
+        looked = parallel.each(
+            store, lambda row: _check_version(store, snapshot, row, depth), portion
+        )
         for row, version in zip(portion, looked, strict=True):
             files, size = files + version.files, size + version.bytes
             if version.flaw:
@@ -82,7 +84,7 @@ def _finding(row: PartitionRow, flaw: str) -> FsckFinding:
     return FsckFinding("error", "data", row.path, f"{what}: {flaw}; run it again with `{command}`")
 
 
-def _look(store: Store, snapshot: Snapshot, row: PartitionRow, depth: Depth) -> _Version:
+def _check_version(store: Store, snapshot: Snapshot, row: PartitionRow, depth: Depth) -> _Version:
     files = parquet_files(store, row.path)
     flaws = itertools.chain(_sizes(snapshot, row, files), _contents(store, row, files, depth))
     return _Version(len(files), sum(file.size for file in files), next(flaws, ""))

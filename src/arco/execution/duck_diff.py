@@ -1,7 +1,7 @@
 """Compares the rows of two versions with DuckDB, by key.
 
-Columns are numbered as soon as they are read, so that no name of a user's column is met again
-inside of a query.
+Columns are numbered as soon as they are read, so that queries do not contain names of users'
+columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from arco.storage.footers import parquet_files
 from arco.storage.port import Store
 
 MEMORY_BYTES: Final = 2 << 30
-"""What is held at most before it spills to disk; on small machines a quarter of theirs."""
+"""Maximum memory before it spills to disk; on small machines a quarter of their memory."""
 _LOCAL: Final = "file://"
 _CONDITIONS: Final[dict[RowDifference, str]] = {
     "added": "in_a IS NULL",
@@ -46,14 +46,14 @@ def compare_with_duckdb(
     examples: int,
     hidden: Collection[str],
 ) -> KeyChanges:
-    """`folders` are those of the first and the second version. Invalid if the key is none."""
+    """`folders` are those of the two versions. Raises Invalid if the key is not unique."""
     with tempfile.TemporaryDirectory(prefix="arco-compare-") as scratch:
-        here = machine()
+        limits = machine()
         with duckdb.connect(
             ":memory:",
             config={
-                "threads": here.cores,
-                "memory_limit": f"{min(MEMORY_BYTES, here.memory_bytes // 4)}B",
+                "threads": limits.cores,
+                "memory_limit": f"{min(MEMORY_BYTES, limits.memory_bytes // 4)}B",
                 "temp_directory": f"{scratch}/spilled",
                 "autoinstall_known_extensions": False,
             },
@@ -67,7 +67,7 @@ def compare_with_duckdb(
 
 
 def _local_files(store: Store, folder: str, scratch: Path) -> list[str]:
-    """Brings the files here, where they are not on this machine's disk already."""
+    """Fetches the files, unless they are on this machine's disk."""
     metas = parquet_files(store, folder)
     if store.url.startswith(_LOCAL):
         root = store.url.removeprefix(_LOCAL)

@@ -1,8 +1,8 @@
-"""What becomes of outputs. Most of it is derived from what tasks report.
+"""Events of outputs. Most are derived from what tasks report.
 
 People and upkeep decide about outputs that exist: `VersionQuarantined` about a good one,
-`QuarantineDecided` about one that is held back, `VersionsExpired` about those whose files may
-go, `VersionsDamaged` about those whose files are lost.
+`QuarantineDecided` about a held one, `VersionsExpired` about those whose files may be deleted,
+`VersionsDamaged` about those whose files are lost.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class OutputAccepted(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "execution.output_accepted"
     materialization: Materialization
     warnings: int = 0
-    """Checks that did not pass, and that the asset's gating lets through."""
+    """Failed checks that the asset's gating ignores or warns about."""
 
 
 class OutputHeld(Payload, frozen=True, kw_only=True):
-    """Derived: checks keep an output from becoming current, until somebody decides."""
+    """Derived: an output is held by checks until a decision."""
 
     TYPE: ClassVar[str] = "execution.output_held"
     materialization: Materialization
@@ -44,7 +44,7 @@ class OutputRejected(Payload, frozen=True, kw_only=True):
 
 
 class OutputRecorded(Payload, frozen=True, kw_only=True):
-    """Derived: an output is good, or held, for the first time. What is repeated or late is not."""
+    """Derived: an output is good or held for the first time. Not for repeated or late outputs."""
 
     TYPE: ClassVar[str] = "execution.output_recorded"
     materialization: Materialization
@@ -62,21 +62,21 @@ class OutputMissed(Payload, frozen=True, kw_only=True):
 
 
 class PartitionFailed(Payload, frozen=True, kw_only=True):
-    """Derived: the last attempt to make a partition gave no good output."""
+    """Derived: the last attempt for a partition had no good output."""
 
     TYPE: ClassVar[str] = "execution.partition_failed"
     asset_id: str
     run_id: str
     held: bool
-    """It gave one that checks hold back."""
+    """Whether it had an output that is held."""
     partition: str = ""
     code: str = ""
     bad_since: int = 0
-    """The position of the attempt before if that gave none either, or 0."""
+    """The position of the attempt before if that had none either, or 0."""
 
 
 class PartitionRecovered(Payload, frozen=True, kw_only=True):
-    """Derived: a partition whose last attempt gave no good output has one now."""
+    """Derived: a partition whose last attempt had no good output has one now."""
 
     TYPE: ClassVar[str] = "execution.partition_recovered"
     asset_id: str
@@ -87,7 +87,7 @@ class PartitionRecovered(Payload, frozen=True, kw_only=True):
 
 
 class PartitionMaterialized(Payload, frozen=True, kw_only=True):
-    """Derived: a partition has another current version. Output that is held back has no part."""
+    """Derived: a partition has another current version. Not for held outputs."""
 
     TYPE: ClassVar[str] = "execution.partition_materialized"
     asset_id: str
@@ -95,7 +95,7 @@ class PartitionMaterialized(Payload, frozen=True, kw_only=True):
     partition: str
     materialization_id: str
     made_at: datetime
-    """When it was reported; of one that was held back, before it was approved."""
+    """When it was reported, also if it was held and approved later."""
     run_id: str = ""
     rows: int = 0
     bytes: int = 0
@@ -132,7 +132,7 @@ class SupersededHeld(Payload, frozen=True, kw_only=True):
 
 
 class CostIncurred(Payload, frozen=True, kw_only=True):
-    """Derived: an attempt, good or not, took something."""
+    """Derived: the usage of an attempt, good or not."""
 
     TYPE: ClassVar[str] = "execution.cost_incurred"
     asset_id: str
@@ -148,7 +148,7 @@ class CostIncurred(Payload, frozen=True, kw_only=True):
 
 
 class AttemptRecorded(Payload, frozen=True, kw_only=True):
-    """Derived: what an attempt took was recorded; once for each."""
+    """Derived: the usage of an attempt was recorded; once for each."""
 
     TYPE: ClassVar[str] = "execution.attempt_recorded"
     asset_id: str
@@ -161,7 +161,7 @@ class AttemptRecorded(Payload, frozen=True, kw_only=True):
 
 
 class QuarantineDecided(Payload, frozen=True, kw_only=True):
-    """A command: an output that is held back is good after all, or will never be."""
+    """A command: a held output is approved or rejected."""
 
     TYPE: ClassVar[str] = "execution.quarantine_decided"
     COMMAND: ClassVar[bool] = True
@@ -172,7 +172,7 @@ class QuarantineDecided(Payload, frozen=True, kw_only=True):
 
 
 class RecordedVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the row of a good version says, for a fold that does not see it any more."""
+    """The row of a good version, for a fold that cannot read it because it is in history."""
 
     materialization_id: str
     partition_key: str
@@ -194,7 +194,7 @@ class RecordedVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class VersionQuarantined(Payload, frozen=True, kw_only=True):
-    """A command: a good version is not to be read any more, until somebody decides."""
+    """A command: a good version is held until a decision."""
 
     TYPE: ClassVar[str] = "execution.version_quarantined"
     COMMAND: ClassVar[bool] = True
@@ -209,7 +209,7 @@ class VersionQuarantined(Payload, frozen=True, kw_only=True):
 
 
 class HoldEnded(Payload, frozen=True, kw_only=True):
-    """Derived: it was decided about an output that was held back, for those who wait for it."""
+    """Derived: a decision about a held output, for tasks that wait for it."""
 
     TYPE: ClassVar[str] = "execution.hold_ended"
     asset_id: str
@@ -227,7 +227,7 @@ class Version(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class VersionsExpired(Payload, frozen=True, kw_only=True):
-    """A command: the files of these versions may be deleted; none is current or held back."""
+    """A command: the files of these versions may be deleted; none is current or held."""
 
     TYPE: ClassVar[str] = "execution.versions_expired"
     COMMAND: ClassVar[bool] = True

@@ -1,7 +1,7 @@
-"""Which versions may go: decided, not done.
+"""Which versions expire, as a pure function.
 
-Nothing here reads or deletes. What generations and runs need is given; see collect.py for
-where it comes from, and for the order in which things happen.
+Nothing here reads or deletes. See collect.py for what generations and runs need, and for the order
+of the steps.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from servo.contract.manifest import Retention
 FOLDER = re.compile(r"(data/([^/]+)/([^/]+)/[^/]+)/([0-7][0-9A-HJKMNP-TV-Z]{25})/")
 """A version's: the partition's folder, namespace, name, and the version's id."""
 _USELESS: Final = {VersionStatus.LATE: "late output", VersionStatus.REJECTED: "rejected"}
-"""Why versions go that never were current."""
+"""The reasons for versions that were never current."""
 
 
 class KeepFor(msgspec.Struct, frozen=True):
-    """How long things stay that nothing refers to any more."""
+    """How long unreferenced objects are kept."""
 
     generations: Generations = Generations()
     markers: timedelta = timedelta(days=7)
@@ -38,7 +38,7 @@ class KeepFor(msgspec.Struct, frozen=True):
 
 
 class VersionInfo(NamedTuple):
-    """What deciding needs to know of a version."""
+    """What the decision needs of a version."""
 
     asset_id: str
     materialization_id: str
@@ -58,9 +58,9 @@ class RunNeeds(msgspec.Struct, frozen=True):
     runs: frozenset[str] = frozenset()
     plans: frozenset[str] = frozenset()
     versions: frozenset[str] = frozenset()
-    """What their plans read, and what their tasks have made."""
+    """What their plans read, and what their tasks have written."""
     folders: frozenset[str] = frozenset()
-    """Of partitions that they still work on."""
+    """Of partitions that they still write."""
     since: datetime | None = None
     """What was current then or later may be read."""
 
@@ -76,14 +76,14 @@ class RunNeeds(msgspec.Struct, frozen=True):
 
 
 class EndedRuns(msgspec.Struct, frozen=True):
-    """When each run ended that did so lately, and which plan was whose."""
+    """When each recent run ended, and the plans of runs."""
 
     runs: Mapping[str, datetime]
     plans: Mapping[str, datetime]
 
 
 class RunLookups(msgspec.Struct, frozen=True):
-    """What is asked of those who know runs and deployments."""
+    """Lookups of runs and deployments, provided by orchestration."""
 
     needs: Callable[[Snapshot], RunNeeds]
     ended: Callable[[Snapshot, datetime], EndedRuns]
@@ -107,7 +107,7 @@ class ExpiredVersion(msgspec.Struct, frozen=True):
 def needed(
     versions: Iterable[VersionInfo], current: Iterable[str], since: datetime | None
 ) -> set[str]:
-    """What the generation of these rows needs; with `since`, those before it too, until then."""
+    """The versions that the generation of these rows needs; with `since`, all since then."""
     ids = set(current)
     for version in versions:
         ended = version.superseded_at
@@ -119,32 +119,32 @@ def needed(
 def current_in(versions: Iterable[VersionInfo], thinned: Sequence[Thinned]) -> set[str]:
     """The versions that may have been current in thinned generations, by their times.
 
-    Each was made before the generation, and superseded after it.
+    Each was written before the generation, and superseded after it.
     """
     positions = [generation.position for generation in thinned]
-    kept: set[str] = set()
+    current: set[str] = set()
     for version in versions:
         at = bisect_left(positions, version.position)
         ended = version.superseded_at
         if ended is not None and at < len(thinned) and thinned[at].log_time <= ended:
-            kept.add(version.materialization_id)
-    return kept
+            current.add(version.materialization_id)
+    return current
 
 
-def give_up(
+def expirable(
     versions: Sequence[VersionInfo],
     retention: Mapping[str, Retention],
     stays: Callable[[VersionInfo], bool],
     now: datetime,
 ) -> Iterator[ExpiredVersion]:
-    """Versions that nobody needs, and that their asset's retention does not keep.
+    """Versions that are not needed, and that their asset's retention does not keep.
 
-    Good ones stay for ever where the asset says nothing. Late and rejected ones go.
+    Without a retention, good versions are kept for ever. Late and rejected ones expire.
     """
     for version in versions:
         reason = _USELESS.get(version.status)
         if reason is not None and not stays(version):
-            yield _given_up(version, reason)
+            yield _expired(version, reason)
     good = sorted(
         (version for version in versions if version.status == VersionStatus.GOOD),
         key=lambda version: (version.asset_id, version.partition_key, -version.position),
@@ -155,7 +155,7 @@ def give_up(
         for place, version in enumerate(group):
             policy = retention.get(version.asset_id, Retention())
             if not stays(version) and not _retained(policy, place, version, now):
-                yield _given_up(version, f"its asset keeps {_policy_text(policy)}")
+                yield _expired(version, f"its asset keeps {_policy_text(policy)}")
 
 
 def _retained(policy: Retention, place: int, version: VersionInfo, now: datetime) -> bool:
@@ -175,7 +175,7 @@ def _policy_text(policy: Retention) -> str:
     return ", and ".join(parts)
 
 
-def _given_up(version: VersionInfo, reason: str) -> ExpiredVersion:
+def _expired(version: VersionInfo, reason: str) -> ExpiredVersion:
     match = FOLDER.match(f"{version.path}/")
     return ExpiredVersion(
         asset=f"{match[2]}.{match[3]}" if match else version.asset_id,

@@ -1,8 +1,8 @@
 """Execution's fold: one key for each asset.
 
-Whether a result counts was decided by the stage of runs. Here the newest good one by
-position becomes current. An output that checks hold back is never current; once
-somebody approves it, it is good, and current if nothing newer is (`holds.py`).
+Whether a result counts was decided by the stage of runs. Here the newest good one by position
+becomes current. A held output is never current; after its approval it is good, and current if no
+newer one is (`holds.py`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
         return  # another attempt has adopted it
     version = version_count(rows, m.asset_id, m.partition) + 1
     yield from promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version), m.asset)
-    yield from _looks(fact, m)
+    yield from _schema_row(fact, m)
     yield Emit(OutputRecorded(materialization=m, held=False))
     yield from attempt_recovered(rows, m.asset_id, m.partition, m.run_id)
     status = _status(
@@ -75,7 +75,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
 
 
 def _is_settled(rows: Rows, m: Materialization) -> bool:
-    """Whether a version is known already, and did not merely come too late."""
+    """Whether a version was folded before, other than as a late output."""
     key = m.asset_id, m.materialization_id
     version = rows.get(MATERIALIZATIONS, *key)
     if version is not None and version.status != VersionStatus.LATE:
@@ -94,7 +94,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     if _is_settled(rows, m):
         return
     yield Put(MATERIALIZATIONS, _row(fact, m, VersionStatus(e.status), e.reason, 0))
-    yield from _looks(fact, m)
+    yield from _schema_row(fact, m)
     yield Emit(OutputRecorded(materialization=m, held=True))
     yield Put(
         QUARANTINE,
@@ -130,13 +130,13 @@ def _come_late(rows: Rows, fact: Fact, e: OutputRejected) -> Iterator[Change]:
     if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is None:
         row = _row(fact, m, VersionStatus.LATE, e.reason, 0)
         yield Put(MATERIALIZATIONS, replace(row, superseded_at=fact.received_at))
-        yield from _looks(fact, m)
+        yield from _schema_row(fact, m)
 
 
 def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     current = rows.get(PARTITIONS, e.asset_id, e.partition)
     before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
-    # The same report may bring an output, which its checks hold back.
+    # The same report may contain an output, which is held.
     last = before.last if before is not None and before.position == fact.position else ""
     yield attempt_failed(rows, e.asset_id, e.partition, e.run_id, held=False, code=e.error.code)
     row = _status(
@@ -156,7 +156,7 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
-    """Give versions up. One whose row has left was superseded long ago."""
+    """Expire versions. One whose row is in history was superseded long ago."""
     for version in e.versions:
         row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
         if row is None:
@@ -178,7 +178,7 @@ def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
 
 
 def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
-    """Without its fingerprint, a current version is up to date for no plan."""
+    """Remove the fingerprint of a current version, so that no plan reuses it."""
     for version in e.versions:
         row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
         current = None if row is None else rows.get(PARTITIONS, e.asset_id, row.partition_key)
@@ -191,7 +191,7 @@ def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
 
 
 def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
-    """When the current version was made, which may be long before it became current."""
+    """When the current version was written, which may be long before it became current."""
     if current is None:
         return None
     row = rows.get(MATERIALIZATIONS, current.asset_id, current.materialization_id)
@@ -201,7 +201,7 @@ def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
 def _count_without_current(
     rows: Rows, current: PartitionRow | None, asset_id: str, partition: str
 ) -> int:
-    """How many good versions there were, where no row of a current one tells it."""
+    """The number of good versions of a partition without a current one."""
     return version_count(rows, asset_id, partition) if current is None else 0
 
 
@@ -223,7 +223,7 @@ def _row(
     )
 
 
-def _looks(fact: Fact, m: Materialization) -> Iterator[Change]:
+def _schema_row(fact: Fact, m: Materialization) -> Iterator[Change]:
     if m.schema:
         text = msgspec.json.encode(m.schema).decode()
         yield Put(SCHEMAS, SchemaRow(m.asset_id, m.materialization_id, text, fact.received_at))
@@ -245,7 +245,7 @@ def _status(
     message: str = "",
     versions: int = 0,
 ) -> PartitionStatusRow:
-    """`last` is what was tried: an asset's partition, what that made, and its run."""
+    """`last` is the last attempt: its asset, partition, output and run."""
     asset_id, partition, materialization_id, run_id = last
     return PartitionStatusRow(
         asset_id=asset_id,

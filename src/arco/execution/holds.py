@@ -1,11 +1,10 @@
 """Holds: what people decide about outputs that checks hold, and versions that people quarantine.
 
-A good version that somebody quarantines is held like an output that checks hold. If it was
-current, the newest good version before it is current again; if there is none, the partition has
-no version. A fold sees no row that has left for history, so the command brings the rows of both
-versions, and the version of the partition's row that it saw: if that row has changed since, the
-command is refused and whoever gave it looks again. A newer output that came in between is current
-and stays so: then nothing depends on what the command saw.
+A good version that a person quarantines is held like an output that checks hold. If it was current,
+the newest good version before it is current again; if there is none, the partition has no version.
+A fold cannot read rows in history, so the command contains the rows of both versions, and the row
+version of the partition that it read: if that row has changed since, the command is refused and
+repeated. A newer output that came in between stays current: then the command's rows do not matter.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from arco.state.system import applied, refused
 replace = msgspec.structs.replace
 
 STALE = "partition_changed"
-"""The code of a refusal after which the command may be given again, from what is there now."""
+"""The code of a refusal after which the command may be repeated from the current rows."""
 
 
 # -- decisions ----------------------------------------------------------------------------
@@ -159,7 +158,7 @@ def quarantine(rows: Rows, fact: Fact, e: VersionQuarantined) -> Iterator[Change
         yield from _give_way(rows, fact, e, row, previous)
     else:
         if current is not None:
-            yield Put(PARTITIONS, current)  # who saw it before has not seen this
+            yield Put(PARTITIONS, current)  # the command was built before this change
         yield Emit(
             SupersededHeld(
                 asset_id=row.asset_id,
@@ -172,7 +171,7 @@ def quarantine(rows: Rows, fact: Fact, e: VersionQuarantined) -> Iterator[Change
 
 
 def _row_of(rows: Rows, e: VersionQuarantined, version: RecordedVersion) -> MaterializationRow:
-    """What the fold knows of a version; of one that has left for history, what the command says."""
+    """The row of a version; from the command if it is in history."""
     row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
     if row is not None:
         return row
@@ -222,7 +221,7 @@ def _give_way(
     row: MaterializationRow,
     previous: MaterializationRow | None,
 ) -> Iterator[Change]:
-    """Let the version before the current one be current, or none."""
+    """Make the version before the current one current, if there is one."""
     key = row.asset_id, row.partition_key
     count = version_count(rows, *key)
     status = rows.get(PARTITION_STATUS, *key)

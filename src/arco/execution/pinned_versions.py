@@ -1,7 +1,7 @@
 """The versions that an input names: by number, by id, or as of a time.
 
-As of a time, a partition's version is the newest good one that had been reported by then. One that
-was quarantined since is not read, though it was current: the one before it is.
+As of a time, a partition's version is the newest good one that had been reported by then. A version
+that was quarantined since is not read: the one before it is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _newest(
     matches: Callable[[pa.Table], pa.Array],
     since: datetime | None,
 ) -> dict[str, MaterializationRow]:
-    """What was superseded before `since` is not looked at, unless something newer is held."""
+    """Versions that were superseded before `since` are skipped, unless a newer one is held."""
     best: dict[str, MaterializationRow] = {}
     hot_ids: pa.Array | None = None
     is_shadowed = False

@@ -1,4 +1,4 @@
-"""Which version of a partition is current, and what the other domains hear of that.
+"""Makes versions current, and emits the facts for other domains.
 
 Shared by the folds of outputs and of holds.
 """
@@ -42,7 +42,7 @@ def promote(
 def make_current(
     rows: Rows, fact: Fact, row: MaterializationRow, asset: str, *, again: bool
 ) -> Iterator[Change]:
-    """The same; what becomes of the one before it is up to the caller."""
+    """The same; the caller handles the version before it."""
     count = max(row.version, version_count(rows, row.asset_id, row.partition_key))
     yield Put(MATERIALIZATIONS, replace(row, superseded_at=None))
     current = row_from(PartitionRow, row, updated_at=fact.received_at, versions=count)
@@ -99,7 +99,7 @@ def attempt_recovered(rows: Rows, asset_id: str, partition: str, run_id: str) ->
 
 
 def _bad_since(rows: Rows, asset_id: str, partition: str) -> int:
-    """The position of the last attempt if it gave no good output, or 0."""
+    """The position of the last attempt if it had no good output, or 0."""
     status = rows.get(PARTITION_STATUS, asset_id, partition)
     if status is None or status.status in GOOD_PARTITIONS:
         return 0

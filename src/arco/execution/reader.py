@@ -1,4 +1,4 @@
-"""Reading what was put out, at one generation."""
+"""Reading outputs at one generation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExecutionReader:
         return self.snapshot.get(tables.PARTITIONS, asset_id, partition_key)
 
     def status(self, asset_id: str) -> list[tables.PartitionStatusRow]:
-        """How each partition of an asset is doing."""
+        """The status of each partition of an asset."""
         return self.snapshot.rows(tables.PARTITION_STATUS, asset_id)
 
     def versions(
@@ -42,7 +42,7 @@ class ExecutionReader:
         """The newest versions of an asset, or of its partition with this key, that match, good or
         not, newest first.
 
-        What was superseded before any of these was made stays closed.
+        History files with only older versions are not opened.
         """
         chosen: dict[str, tables.MaterializationRow] = {}
         newest: list[tables.MaterializationRow] = []
@@ -65,9 +65,9 @@ class ExecutionReader:
     def with_expirations(
         self, asset_id: str, rows: list[tables.MaterializationRow]
     ) -> list[tables.MaterializationRow]:
-        """The same versions; the status of those that were given up is EXPIRED.
+        """The same versions; the status of expired ones is EXPIRED.
 
-        A version is superseded before it is given up: earlier days stay closed.
+        A version is superseded before it expires: history files of earlier days are not opened.
         """
         ended = [row.superseded_at for row in rows if row.superseded_at is not None]
         if not ended:
@@ -107,10 +107,10 @@ class ExecutionReader:
     def quarantine(
         self, *, decided: bool = False, asset_key: str = "", since: datetime | None = None
     ) -> list[tables.QuarantineRow]:
-        """Outputs that are held back, the newest first.
+        """Held outputs, the newest first.
 
-        With `decided`, those too that somebody decided about in the last days; with `since`,
-        all that were decided about since then.
+        With `decided`, also those that were decided in the last days; with `since`, all that were
+        decided since then.
         """
         if decided and since is not None:
             rows = self.snapshot.recent(tables.QUARANTINE, since)
@@ -124,11 +124,11 @@ class ExecutionReader:
         return sorted(chosen, key=lambda row: (row.held_at, row.materialization_id), reverse=True)
 
     def holds(self, asset_id: str) -> list[tables.QuarantineRow]:
-        """Outputs of an asset that are held, or were decided about in the last days."""
+        """Outputs of an asset that are held, or were decided in the last days."""
         rows = self.snapshot.rows_versioned(tables.QUARANTINE, (asset_id,), history=False)
         return [row for _, row in rows.values() if row is not None]
 
     def costs(self, since: datetime) -> list[tables.TaskCostRow]:
-        """What attempts took that ended since then, the oldest first."""
+        """The costs of attempts that ended since then, the oldest first."""
         rows = self.snapshot.recent(tables.TASK_COSTS, since)
         return sorted(rows, key=lambda row: (row.finished_at, row.attempt_id))

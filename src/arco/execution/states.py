@@ -7,7 +7,7 @@ from typing import Final
 
 
 class VersionStatus(StrEnum):
-    """What became of an output. Only a good one can be its partition's current version."""
+    """The status of an output. Only a good one can be its partition's current version."""
 
     GOOD = "GOOD"
     LATE = "LATE"
@@ -16,11 +16,11 @@ class VersionStatus(StrEnum):
     BLOCKED = "BLOCKED"
     REJECTED = "REJECTED"
     EXPIRED = "EXPIRED"
-    """Given up, so that its files may go. Readers show it; rows keep the status of before."""
+    """Its files may be deleted. Set by readers; rows keep the status of before."""
 
 
 class PartitionStatus(StrEnum):
-    """The result of the last attempt to make a partition."""
+    """The result of the last attempt for a partition."""
 
     GOOD = "GOOD"
     WARNED = "WARNED"
@@ -34,26 +34,26 @@ GOOD_PARTITIONS: Final = frozenset({PartitionStatus.GOOD, PartitionStatus.WARNED
 
 
 class PartitionState(StrEnum):
-    """Whether a partition is there."""
+    """Whether a partition exists."""
 
     MISSING = "MISSING"
     """It has no current version."""
     MATERIALIZING = "MATERIALIZING"
-    """A task that makes it is active."""
+    """A task for it is active."""
     MATERIALIZED = "MATERIALIZED"
     STALE = "STALE"
     """Its current version is out of date: a plan would run it again."""
     FAILED = "FAILED"
-    """The last attempt to make it failed. It may have a current version, from before."""
+    """The last attempt failed. There may be a current version from before."""
 
 
 class Quality(StrEnum):
-    """What checks say about the output of the last attempt to make a partition."""
+    """The check results of the output of the last attempt for a partition."""
 
     UNKNOWN = "UNKNOWN"
     """There is none."""
     PASSED = "PASSED"
-    """No check failed, or somebody approved it."""
+    """No check failed, or the output was approved."""
     WARNED = "WARNED"
     FAILED = "FAILED"
     """Checks ended the attempt before there was an output."""
@@ -67,7 +67,7 @@ FAILED_CHECKS: Final = ("checks.failed", "checks.input")
 
 
 def state_of(status: PartitionStatus, current: str) -> PartitionState:
-    """As far as attempts tell, if `current` is the current version."""
+    """The state by its last attempt, if `current` is the current version."""
     if status == PartitionStatus.FAILED:
         return PartitionState.FAILED
     return PartitionState.MATERIALIZED if current else PartitionState.MISSING
@@ -92,5 +92,5 @@ class HoldStatus(StrEnum):
 
 
 HELD: Final = frozenset({HoldStatus.QUARANTINED, HoldStatus.BLOCKED})
-"""Holds that nobody has decided about."""
+"""Holds without a decision."""
 HELD_VERSIONS: Final = frozenset({VersionStatus.QUARANTINED, VersionStatus.BLOCKED})

@@ -1,8 +1,7 @@
-"""Execution's tables, sharded by the asset, and spread by what an asset may have very many of.
+"""Execution's tables, sharded by the asset, and spread where an asset may have many rows.
 
-A version that is not current any more leaves for history a week after it was superseded.
-That is long after its task's row has left: no report of it comes that late. Folds do not
-see it from then on, so what becomes of it (`EXPIRED`) is a row of its own.
+A superseded version moves to history after a week. That is long after its task's row: no report of
+it comes that late. Folds do not read history, so its expiry is a row of another table.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class MaterializationRow(Row, frozen=True):
     materialization_id: str
     partition_key: str
     status: VersionStatus
-    """Whether its files were given up since is told by `expirations`."""
+    """`expirations` shows whether it has expired since."""
     reason: str
     version: int
     """1, 2, 3 … among the good ones of its partition; 0 if it is not good."""
@@ -62,7 +61,7 @@ class MaterializationRow(Row, frozen=True):
 
 
 class ExpirationRow(Row, frozen=True):
-    """A version that was given up, so that its files may go."""
+    """An expired version, whose files may be deleted."""
 
     asset_id: str
     materialization_id: str
@@ -71,7 +70,7 @@ class ExpirationRow(Row, frozen=True):
 
 
 class SchemaRow(Row, frozen=True):
-    """What a version looks like. Apart from it: this is long, and folds never ask."""
+    """The columns of a version. A separate table, because it is large, and folds do not read it."""
 
     asset_id: str
     materialization_id: str
@@ -108,20 +107,20 @@ class CurrentVersionRow(Row, frozen=True):
 
 
 class PartitionStatusRow(Row, frozen=True):
-    """How a partition is doing: what is current, and what was last tried."""
+    """The status of a partition: its current version, and its last attempt."""
 
     asset_id: str
     partition_key: str
     status: PartitionStatus
-    """Of the last attempt to make it."""
+    """Of its last attempt."""
     current: str
     """The current version, which may be older than that; empty if there is none."""
     last: str
-    """The materialization that the last attempt made; empty if it made none."""
+    """The output of the last attempt; empty if it had none."""
     last_run_id: str
     last_at: datetime
     good_at: datetime | None
-    """When the current version was made."""
+    """When the current version was written."""
     warnings: int
     error_code: str
     message: str
@@ -131,7 +130,7 @@ class PartitionStatusRow(Row, frozen=True):
 
     @property
     def state(self) -> PartitionState:
-        """As far as attempts tell: `orchestration/partition_status.py` knows the rest."""
+        """The state by its attempts; `orchestration/partition_status.py` adds the others."""
         return state_of(self.status, self.current)
 
     @property
@@ -140,14 +139,14 @@ class PartitionStatusRow(Row, frozen=True):
 
 
 class QuarantineRow(Row, frozen=True):
-    """An output that is held back, by checks or by a person, and what was decided about it."""
+    """A held output, by checks or by a person, and the decision about it."""
 
     asset_id: str
     materialization_id: str
     asset_key: str
     partition_key: str
     status: HoldStatus
-    """QUARANTINED or BLOCKED while nobody has decided; then APPROVED or REJECTED."""
+    """QUARANTINED or BLOCKED without a decision; then APPROVED or REJECTED."""
     reason: str
     run_id: str
     rows: int
@@ -157,13 +156,13 @@ class QuarantineRow(Row, frozen=True):
     decided_at: datetime | None
     decided_by: str
     decision: str
-    """Why, in the words of whoever decided."""
+    """The reason that was given for the decision."""
     held_by: str = ""
     """The person who quarantined it; empty where checks did."""
 
 
 class TaskCostRow(Row, frozen=True):
-    """What one attempt took, and what it came to, in 10⁻⁹ of the currency's unit."""
+    """The usage of one attempt, and its cost, in 10⁻⁹ of the currency's unit."""
 
     asset_id: str
     attempt_id: str
@@ -228,7 +227,7 @@ CURRENT_VERSIONS = PARTITIONS.view(CurrentVersionRow)
 
 
 class PartitionStatusColumns(Row, frozen=True):
-    """What of a partition's status tells its state and its quality."""
+    """The columns of a partition's status for its state and quality."""
 
     asset_id: str
     partition_key: str

@@ -1,5 +1,5 @@
-"""How two versions differ: their columns, and by key their rows. What to compare is decided here;
-DuckDB (`duck_diff.py`) or Spark (`arco/spark/compare.py`) does it.
+"""How two versions differ: their columns, and by key their rows. This module decides what to
+compare; DuckDB (`duck_diff.py`) or Spark (`arco/spark/compare.py`) compares it.
 
 Rows are matched by key columns, null with null. A value has changed if it is not the same, where
 null is the same as null and NaN as NaN. Columns of different numeric types are compared as
@@ -86,10 +86,10 @@ def column_changes(before: Sequence[ColumnInfo], after: Sequence[ColumnInfo]) ->
     """Columns in the order of the second version; those that were removed come last."""
     old = {column.name.lower(): column for column in before}
     changes = [_change(old.pop(column.name.lower(), None), column) for column in after]
-    gone = (
+    removed = (
         ColumnChange(name=column.name, change="removed", before=column) for column in old.values()
     )
-    return [*changes, *gone]
+    return [*changes, *removed]
 
 
 def _change(before: ColumnInfo | None, after: ColumnInfo) -> ColumnChange:
@@ -122,12 +122,12 @@ def diff_columns(
     return DiffColumns(keys, values, tuple(column.name for column in left))
 
 
-def _names(key: Sequence[str], there: Collection[str]) -> list[str]:
+def _names(key: Sequence[str], existing: Collection[str]) -> list[str]:
     """A name may have a comma in it."""
     names = (
         name.strip()
         for text in key
-        for name in ([text] if text.lower() in there else text.split(","))
+        for name in ([text] if text.lower() in existing else text.split(","))
     )
     return list(dict.fromkeys(names))
 
@@ -138,8 +138,8 @@ def _key_column(
     before, after = old.get(name.lower()), new.get(name.lower())
     if before is None or after is None:
         lacking = "neither version has" if before is after else "one of the versions lacks"
-        there = [column.name for column in new.values()]
-        hint = did_you_mean(name, there) or f"columns: {', '.join(there)}"
+        names = [column.name for column in new.values()]
+        hint = did_you_mean(name, names) or f"columns: {', '.join(names)}"
         raise Invalid(f"{lacking} the key column {name!r}", hint=hint)
     if not _is_comparable(before.type, after.type):
         raise Invalid(
@@ -158,7 +158,7 @@ def _is_comparable(before: str, after: str) -> bool:
 def duplicates_refused(duplicates: DuplicateKeys, columns: DiffColumns) -> Invalid:
     key = ", ".join(column.name for column in columns.keys)
     return Invalid(
-        f"{key} is no key of the {duplicates.version} version: {duplicates.values:,} values "
+        f"{key} is not unique in the {duplicates.version} version: {duplicates.values:,} values "
         "occur more than once",
         hint="give more columns with --key",
     )

@@ -1,7 +1,7 @@
-"""Which version somebody means: by its partition, its number or its id.
+"""Finds a version by its partition, its number or its id.
 
-A partition that is named whole costs look-ups of single rows. A text that names only some of its
-dimensions is compared with the keys of all partitions of the asset.
+A complete partition key costs lookups of single rows. A text that names only some of its dimensions
+is compared with the keys of all partitions of the asset.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from itertools import product
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.errors import Invalid, NotFound
 from arco.execution.reader import ExecutionReader
-from arco.execution.states import VersionStatus
+from arco.execution.states import PartitionStatus, VersionStatus
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS, MaterializationRow
 from arco.state.snapshot import Snapshot
-from arco.tasks.input_failures import partition_text
+from arco.state.table import Table
+from arco.tasks.input_failures import partition_text, rerun_command
 from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.ulid import is_ulid
 
 MIN_CHARS = 4
-"""So much of an id may name a version."""
+"""Minimum length of the beginning of an id that names a version."""
 _NUMBER = re.compile(r"(?:v_?)?(\d{1,9})", re.IGNORECASE)
 _MONTH = re.compile(r"\d{4}-\d\d")
 
@@ -73,12 +75,19 @@ class VersionLookup:
         return sorted(key for key in keys if names_partition(texts, key))
 
     def _newest(self) -> str:
-        rows = self._snapshot.columns(PARTITIONS, self.asset_id, ["position"])
+        current = self._last(PARTITIONS, "position")
+        if current is None:
+            tried = self._last(PARTITION_STATUS, "last_at")
+            hint = f"run it: servo run {self.asset}" if tried is None else self._reason(tried)
+            raise NotFound(f"{self.asset} has no current version", hint=hint)
+        return current
+
+    def _last(self, table: Table[Any], column: str) -> str | None:
+        """The key of the partition whose row has the greatest value in a column."""
+        rows = self._snapshot.columns(table, self.asset_id, [column])
         if not rows.num_rows:
-            raise NotFound(
-                f"{self.asset} has no current version", hint=f"run it: servo run {self.asset}"
-            )
-        at = pc.index(rows.column("position"), pc.max(rows.column("position"))).as_py()
+            return None
+        at = pc.index(rows.column(column), pc.max(rows.column(column))).as_py()
         return str(rows.column("partition_key")[at])
 
     # -- versions -------------------------------------------------------------------------
@@ -90,10 +99,22 @@ class VersionLookup:
             version = self._reader.materialization(self.asset_id, row.materialization_id)
         if version is None:
             raise NotFound(
-                f"{self.name(partition)} has no current version",
-                hint=f"see `servo partitions history {self.asset}`",
+                f"{self.name(partition)} has no current version", hint=self._reason(partition)
             )
         return version
+
+    def _reason(self, partition: str) -> str:
+        """Why a partition has no current version, and what to do."""
+        row = self._snapshot.get(PARTITION_STATUS, self.asset_id, partition)
+        match None if row is None else row.status:
+            case PartitionStatus.QUARANTINED | PartitionStatus.BLOCKED if row is not None:
+                return f"its last output is held: see `servo quarantine show {row.last}`"
+            case PartitionStatus.REJECTED:
+                again = rerun_command(self.asset, partition)
+                return f"its last output was rejected; make it again: {again}"
+            case PartitionStatus.FAILED:
+                return f"its last attempt failed: see `servo explain {self.asset}`"
+        return f"see `servo partitions history {self.asset}`"
 
     def version(self, texts: Sequence[str], version: str | None) -> MaterializationRow:
         """The version with this number or id of the partition that the texts name; the current
@@ -189,7 +210,7 @@ def _has(spelled: Mapping[str, str], values: Mapping[str, str], text: str) -> bo
 
 
 def _whole_key(texts: Sequence[str]) -> str:
-    """The key that texts spell; where a text may be of several types, of the first."""
+    """The key of the texts; if a text may have several types, the first of them."""
     for key in _candidates([part for text in texts for part in text.split(",") if part.strip()]):
         with suppress(Invalid):
             return str(PartitionKey.parse(key))
@@ -200,7 +221,7 @@ def _whole_key(texts: Sequence[str]) -> str:
 
 
 def _candidates(texts: Sequence[str]) -> Iterator[str]:
-    """The keys that the texts may mean: the types of values are not written."""
+    """The possible keys of the texts, which do not contain the types of values."""
     for pairs in (texts, [part for text in texts for part in text.split(",")]):
         yield ",".join(pairs)  # a key as it is stored
         split = [pair.partition("=") for pair in pairs]

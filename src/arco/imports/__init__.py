@@ -1,1 +1,1 @@
-"""What other tools know of data: their assets, in the catalog and in lineage."""
+"""Imports from other tools: their assets, in the catalog and in lineage."""

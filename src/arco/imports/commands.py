@@ -1,7 +1,7 @@
-"""Imports: what changed since the import before, in parts, and one command that makes it so.
+"""Imports: the changes since the previous import, in parts, and one command.
 
-What an import changes is worked out from a snapshot. Somebody may take a name, or drop an asset,
-before the command is folded; then the names are looked at again, and what is left to do is done.
+The changes are computed from a snapshot. A name may be taken, or an asset dropped, before the
+command is folded; then the names are compared again, and the remaining changes are imported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from arco.state.tier1 import Tier1
 from arco.state.writer import LogWriter
 
 ASSETS_AT_ONCE: Final = 1_000
-"""So many are packed in one part, unless they become too large for that."""
+"""Maximum of assets in one part."""
 NODES_AT_ONCE: Final = 5_000
 PART_BYTES: Final = MAX_EVENT_BYTES * 3 // 4
 _ATTEMPTS: Final = 5
@@ -48,7 +48,7 @@ class Imported(Struct, frozen=True, kw_only=True):
 
     source: str
     generation: int
-    """At which it can be read; of a dry run, which it looked at."""
+    """The generation that has it; of a dry run, the one that it read."""
     nodes: int
     """How many assets the source has."""
     added: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Imported(Struct, frozen=True, kw_only=True):
     moved: tuple[str, ...] = ()
     """`old -> new`."""
     normalised: dict[str, str] = {}
-    """Keys that are spelled otherwise than their relation, by the relation."""
+    """Keys that differ from the name of their relation, by the relation."""
     refused: dict[str, str] = {}
     """Nodes that cannot be assets, and why."""
     notes: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class ImportCommands:
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> Imported:
-        """Make what a dbt project says the newest import of it; write nothing if it is that.
+        """Import a dbt project; write nothing if nothing changed.
 
         `namespaces` are by schema, or by database and schema. Raises Invalid for files that are
         not those of dbt, and for relations that would be one asset; nothing has changed then.
@@ -114,7 +114,7 @@ class ImportCommands:
         return self._import(event, change, dry_run, progress)
 
     def remove(self, source: str) -> Imported:
-        """End all that was imported from a source."""
+        """Remove everything that was imported from a source."""
         ImportReader(self._core.snapshot()).named(source)
 
         def change(snapshot: Snapshot) -> _Change:
@@ -178,7 +178,7 @@ class ImportCommands:
 
 
 def _has_its_names(after: Snapshot, assets: Iterable[ImportedAsset]) -> bool:
-    """Whether nobody has taken a name between the look at the snapshot and the commit."""
+    """Whether no name was taken between the snapshot and the commit."""
     names = AssetNames(after)
     return all(names.holder(asset.key) == asset.asset_id for asset in assets)
 
@@ -220,7 +220,7 @@ class _DbtImport:
         self._rows = ImportReader(snapshot).nodes(source)
         self._names = AssetNames(snapshot)
         self._leaving = {row.asset_key for id, row in self._rows.items() if self._moves(id, row)}
-        """Keys that assets of this import have and give up by it."""
+        """Keys that assets of this import leave."""
         self._notes: list[str] = []
 
     def _moves(self, id: str, row: ImportedNodeRow) -> bool:
@@ -243,15 +243,15 @@ class _DbtImport:
         nodes = assets.nodes()
         staying = {id for id in nodes if id in self._rows}
         replaced = [id for id in staying if self._rows[id].asset_id != existing[id].asset_id]
-        gone = sorted(self._rows.keys() - staying)
+        removed = sorted(self._rows.keys() - staying)
         return _Change(
             assets=changed,
-            removed=[*gone, *sorted(replaced)],
-            summary=self._summary(changed, gone, len(nodes)),
+            removed=[*removed, *sorted(replaced)],
+            summary=self._summary(changed, removed, len(nodes)),
         )
 
     def _existing(self, key: str, row: ImportedNodeRow | None) -> ExistingAsset:
-        """Who has the key; the asset that comes to it from another one; or a new one."""
+        """The asset that has the key, the asset that moves to it, or a new one."""
         holder = "" if key in self._leaving else self._names.holder(key)
         if row is not None and row.asset_key != key and not holder:
             asset = self._snapshot.get(ASSETS, row.asset_id)
@@ -284,7 +284,7 @@ class _DbtImport:
             self._notes.append(f"{key} is made by code: what dbt makes it of is not imported")
 
     def _is_intact(self, row: ImportedNodeRow, existing: ExistingAsset) -> bool:
-        """Whether the asset is as the import has left it: nobody dropped it, no code has gone."""
+        """Whether the asset did not change since the import: not dropped, no code removed."""
         asset = self._snapshot.get(ASSETS, row.asset_id)
         return (
             row.asset_id == existing.asset_id
@@ -294,7 +294,7 @@ class _DbtImport:
         )
 
     def _summary(
-        self, changed: Sequence[ImportedAsset], gone: Sequence[str], nodes: int
+        self, changed: Sequence[ImportedAsset], removed: Sequence[str], nodes: int
     ) -> Imported:
         models = [node for node in self._project.nodes.values() if node.is_data]
         missing = sum(
@@ -315,7 +315,7 @@ class _DbtImport:
             nodes=nodes,
             added=tuple(sorted(a.key for a in others if a.node not in self._rows)),
             changed=tuple(sorted(a.key for a in others if a.node in self._rows)),
-            removed=tuple(sorted(self._rows[id].asset_key for id in gone)),
+            removed=tuple(sorted(self._rows[id].asset_key for id in removed)),
             moved=tuple(sorted(f"{a.moved_from} -> {a.key}" for a in moved)),
             normalised=self._named.normalised,
             refused=self._named.refused,

@@ -1,6 +1,6 @@
-"""The files that dbt leaves in `target`: `manifest.json`, and `catalog.json` of `dbt docs`.
+"""The files that dbt writes to `target`: `manifest.json`, and `catalog.json` of `dbt docs`.
 
-Of the files only what an import uses is read. Fields that are not here may be anything.
+Only the fields that an import uses are read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class DbtNode(Struct, frozen=True):
 
     @property
     def is_data(self) -> bool:
-        """Whether there is a relation of it. Ephemeral models are parts of other queries."""
+        """Whether it is a relation. Ephemeral models are parts of other queries."""
         ephemeral = self.config is not None and self.config.materialized == "ephemeral"
         return self.resource_type in DATA and not ephemeral
 
@@ -114,7 +114,7 @@ class DbtManifest(Struct, frozen=True):
         packages = Counter(node.package_name for node in self.nodes.values() if node.is_data)
         if not packages:
             raise Invalid(
-                "the manifest does not say the name of its project, and has no models",
+                "the manifest has no project name and no models",
                 hint="use dbt 1.7 or later",
             )
         return packages.most_common(1)[0][0]
@@ -168,7 +168,7 @@ DbtFile = Path | DbtUpload
 
 
 def read_manifest(path: DbtFile) -> DbtManifest:
-    """Raises Invalid for a file that is none, is broken, or is of a version that is not known."""
+    """Raises Invalid for a file that is not a manifest, is damaged, or has an unknown version."""
     return _read(path, "manifest", MANIFEST_VERSIONS, DbtManifest)
 
 
@@ -218,6 +218,6 @@ def _read(
         return msgspec.json.decode(data, type=type)
     except msgspec.DecodeError as error:
         raise Invalid(
-            f"{path} is a {kind} of version v{match[2]}, and not as that should be: {error}",
+            f"{path} is a {kind} of version v{match[2]}, but its content is invalid: {error}",
             hint=f"write it again with `{command}`",
         ) from None

@@ -1,4 +1,4 @@
-"""A dbt project as assets: what they are called, what dbt says of them, and what makes them."""
+"""A dbt project as assets: their names, descriptions, and queries."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from servo.contract import canonical
 
 _with = structs.replace
 RULES: Final = 1
-"""Raised when an import understands more: then everything is imported anew."""
+"""Version of the rules. A higher one makes the next import write everything again."""
 _KINDS: Final = {"view": "view", "materialized_view": "view"}
 
 
 class ExistingAsset(NamedTuple):
-    """What the workspace knows of a node's asset."""
+    """The asset of a node in the workspace."""
 
     asset_id: str
     is_made_by_code: bool = False
@@ -98,7 +98,7 @@ class DbtAssets:
             raise Invalid(f"models depend on each other: {' → '.join(error.args[1])}") from None
 
     def _inputs_of(self, node: DbtNode) -> tuple[str, ...]:
-        """Ids of assets; what is no relation is looked through."""
+        """Ids of assets; nodes that are no relations are replaced by their inputs."""
         ids: dict[str, None] = {}
         for each in node.inputs:
             if each in self._keys:
@@ -151,7 +151,7 @@ class DbtAssets:
         return tuple(columns)
 
     def _fingerprint(self, node: DbtNode, asset: ImportedAsset, is_made: bool) -> str:
-        """Of all that an asset is worked out from: the same for one that is the same."""
+        """The fingerprint of everything that an asset is derived from."""
         above = [self._marks[each] for each in node.inputs if each in self._marks]
         query = [node.compiled_code or "", node.language or "", *above] if is_made else []
         fields = structs.asdict(_with(asset, moved_from=""))
@@ -171,7 +171,7 @@ def _makers(nodes: Mapping[str, DbtNode], keys: Mapping[str, str]) -> dict[str, 
 
 
 def _listed(value: Any) -> list[str]:
-    """dbt has a text or a list of texts in many places; other things are not meant."""
+    """A text or a list of texts as a list; other values are ignored."""
     values = value if isinstance(value, list) else [value]
     return [each.strip() for each in values if isinstance(each, str) and each.strip()]
 

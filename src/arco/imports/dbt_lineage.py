@@ -1,8 +1,8 @@
 """Column lineage from the SQL that dbt has compiled.
 
-The columns of a relation are those of `catalog.json`. Without it they are those that its query puts
-out; of what no query makes, those that the project documents, and there may be others: then a `*`
-of it stands for columns that nobody knows.
+The columns of a relation are those of `catalog.json`. Without it they are those of its query's
+result; for relations without a query, those that the project documents, and there may be others:
+then its `*` includes unknown columns.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def dialect_of(adapter: str | None) -> str:
 
 
 class DbtSchemas:
-    """The columns of relations, as far as they are known by now."""
+    """The known columns of relations."""
 
     def __init__(
         self,
@@ -82,18 +82,18 @@ class DbtSchemas:
         return self._tables[id]
 
     def learn(self, id: str, names: Sequence[str], *, whole: bool) -> None:
-        """What the query of a model puts out, where nothing else says its columns."""
+        """Use the columns of a model's query, if they are not known otherwise."""
         self._tables[id] = SqlTable(self._ids[id], names, whole)
 
     def table(self, database: str, schema: str, name: str) -> SqlTable | None:
-        there = self._by_name.get((schema.lower(), name.lower()), ())
-        same = [id for of, id in there if not database or not of or of == database.lower()]
+        candidates = self._by_name.get((schema.lower(), name.lower()), ())
+        same = [id for of, id in candidates if not database or not of or of == database.lower()]
         # A source and a model may be one relation: both are the same asset.
         return self._tables[same[0]] if same else None
 
 
 class DbtQuery(NamedTuple):
-    """What the compiled query of a node says."""
+    """The lineage of a node's compiled query."""
 
     names: tuple[str, ...]
     """Of its columns; empty where they are not known."""
@@ -101,7 +101,7 @@ class DbtQuery(NamedTuple):
 
 
 def lineage_of_query(node: DbtNode, dialect: str, schemas: DbtSchemas) -> DbtQuery:
-    """Never raises: lineage explains a relation, and does not stand in its way."""
+    """Never raises: missing lineage must not fail an import."""
     traced = _analyzed(node, dialect, schemas)
     own = schemas.of(node.unique_id)
     names = list(own.columns) if own.whole else list(traced.names)
@@ -137,16 +137,16 @@ def _analyzed(node: DbtNode, dialect: str, schemas: DbtSchemas) -> TracedColumns
 def _with_snapshot_columns(
     node: DbtNode, names: Iterable[str], columns: tuple[ColumnLineage, ...]
 ) -> tuple[ColumnLineage, ...]:
-    """dbt itself makes the columns that say how long a row of a snapshot is valid."""
+    """Add the columns of a snapshot's validity, which dbt itself writes."""
     if node.resource_type != "snapshot":
         return columns
-    there = {each.column.lower() for each in columns}
-    own = (name for name in names if name.lower().startswith("dbt_") and name.lower() not in there)
+    traced = {each.column.lower() for each in columns}
+    own = (name for name in names if name.lower().startswith("dbt_") and name.lower() not in traced)
     return (*columns, *(ColumnLineage(column=name, method="dbt") for name in own))
 
 
 def _without_itself(lineage: Lineage, asset: str) -> Lineage:
-    """An incremental model looks at its own rows; it is not made of them."""
+    """Without the model itself as a source: an incremental model reads its own rows."""
     return replace(
         lineage,
         columns=tuple(
@@ -164,7 +164,7 @@ def column_type(text: str | None, dialect: str) -> str:
         return ""
     try:
         spelled = exp.DataType.build(text, dialect=dialect).sql(dialect="spark")
-    except Exception:  # types of databases are without end
+    except Exception:  # databases have many other types
         return text.lower()
     parsed = declared_type(spelled)
     return (

@@ -1,8 +1,9 @@
 """From relations of a database to keys of assets.
 
 `analytics.marts.orders` becomes `marts.orders`: the schema is the namespace, unless a map says
-another one for the schema, or for the database and schema. What a key cannot have is replaced:
-letters become small, other characters `_`, and a name that begins with a digit gets `t_` before it.
+another one for the schema, or for the database and schema. Invalid characters are replaced: upper
+case becomes lower case, other characters `_`, and a name that begins with a digit gets the prefix
+`t_`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class NamedNodes(NamedTuple):
     keys: dict[str, str]
     """By the node's id."""
     normalised: dict[str, str]
-    """Keys that are spelled otherwise than their relation, by the relation."""
+    """Keys that differ from the name of their relation, by the relation."""
     refused: dict[str, str]
     """Why, by the node's id."""
 

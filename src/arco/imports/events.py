@@ -1,4 +1,4 @@
-"""Imports of what another tool knows. Each import replaces the one before it of the same source.
+"""Events of imports from other tools. Each import replaces the previous one of the same source.
 
 A *source* is a tool and what it calls its project: `dbt/jaffle_shop`. It has *nodes* with ids of
 their own (`model.jaffle_shop.orders`); each node that holds data is an asset.
@@ -16,16 +16,16 @@ from servo.contract.task import Lineage
 
 
 class ImportedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node as the catalog and lineage are told of it."""
+    """A node, for the catalog and lineage."""
 
     node: str
     """The id that the source has for it."""
     key: str
     asset_id: str
     moved_from: str = ""
-    """The key that it gives up, if it had another one."""
+    """The key that it leaves, if it had another one."""
     fingerprint: str = ""
-    """Of all that the import knows of it: a node with the same one is not in the next import."""
+    """The fingerprint of everything imported: an unchanged node is not in the next import."""
     kind: str = "table"
     description: str = ""
     owners: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class ImportPart(Payload, frozen=True, kw_only=True):
 
 
 class ImportCreated(Payload, frozen=True, kw_only=True):
-    """What a source knows is this from now on. Refused if another import came in between."""
+    """An import takes effect. Refused if another import came in between."""
 
     TYPE: ClassVar[str] = "imports.created"
     COMMAND: ClassVar[bool] = True

@@ -47,7 +47,7 @@ def unpacked(text: str) -> tuple[ImportedAsset, ...]:
 
 
 def _keep_part(rows: Rows, fact: Fact, e: ImportPart) -> Iterator[Change]:
-    unpacked(e.packed)  # a part that raises here is as good as missing
+    unpacked(e.packed)  # a part that raises here counts as missing
     if e.number == 0:
         for part in rows.scan(IMPORT_PARTS, e.source):
             if part.received_at < fact.received_at - ABANDONED:
@@ -84,7 +84,7 @@ def _parts(rows: Rows, source: str, import_id: str) -> list[ImportPartRow]:
 
 
 def _install(rows: Rows, fact: Fact, e: ImportInstalled) -> Iterator[Change]:
-    """Names are given up before any is taken: one asset may take what another leaves."""
+    """Names are released before any is taken: an asset may take a name that another one leaves."""
     current = rows.get(IMPORTS, e.source)
     parts = _parts(rows, e.source, e.import_id)
     if current is None or current.import_id != e.import_id:
@@ -102,12 +102,12 @@ def _install(rows: Rows, fact: Fact, e: ImportInstalled) -> Iterator[Change]:
     for asset in assets:
         row = row_from(ImportedNodeRow, asset, source=e.source, asset_key=asset.key)
         yield Put(IMPORTED_NODES, row)
-        yield from _tell(e.source, asset)
+        yield from _emit_asset(e.source, asset)
     for part in rows.scan(IMPORT_PARTS, e.source):
         yield Delete(IMPORT_PARTS, IMPORT_PARTS.key_of(part))
 
 
-def _tell(source: str, asset: ImportedAsset) -> Iterator[Emit]:
+def _emit_asset(source: str, asset: ImportedAsset) -> Iterator[Emit]:
     namespace, _, name = asset.key.partition(".")
     yield Emit(
         AssetImported(

@@ -1,1 +1,1 @@
-"""What others report: outputs, checks and lineage of tables that Arco did not write."""
+"""Reports of others: outputs, checks and lineage of tables that Arco did not write."""

@@ -1,4 +1,4 @@
-"""Records what others report of assets that the catalog has."""
+"""Records reports about assets of the catalog."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportPolicy(NamedTuple):
-    """What somebody who reports may do, by the key of an asset."""
+    """What a reporter may do, by the key of an asset."""
 
     may_report: Callable[[str], bool]
     may_read: Callable[[str], bool]
@@ -135,7 +135,7 @@ class IngestCommands:
         if not policy.may_create(key):
             return False
         if snapshot.get(NAMESPACES, namespace) is None:
-            with suppress(Refused):  # somebody else may have created it
+            with suppress(Refused):  # another process may have created it
                 self._catalog.create_namespace(namespace)
         output = outputs.get(dataset)
         with suppress(Refused):

@@ -26,7 +26,7 @@ class ReportedColumnEdge(Struct, frozen=True, order=True, omit_defaults=True):
 
 
 class OutputReported(Payload, frozen=True, kw_only=True):
-    """Others have written an output, or are about to. What is not given stays as it is known."""
+    """Others have written an output, or are about to. Absent fields do not change."""
 
     TYPE: ClassVar[str] = "ingest.output_reported"
     COMMAND: ClassVar[bool] = True
@@ -35,7 +35,7 @@ class OutputReported(Payload, frozen=True, kw_only=True):
     report_id: str
     """Of the run elsewhere: several reports of it are one output."""
     reported_at: datetime
-    """By the clock of who reports: of two values the later one holds."""
+    """By the reporter's clock: of two values the later one counts."""
     partition: str = ""
     state: ReportState = "succeeded"
     producer: str = ""

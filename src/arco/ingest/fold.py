@@ -1,10 +1,9 @@
 """The fold of reports, with one key for each asset.
 
-Reports of one id are merged: sets are joined, and of two values of a field the one holds that was
-reported later, by the reporter's clock. So the same reports give the same row, in any order and
-however often each of them comes. A run that has ended does not run again.
-
-What is new is told to the domains: checks to quality, edges to lineage, sizes to the catalog.
+Reports of one id are merged: sets are joined, and of two values of a field the later one counts, by
+the reporter's clock. So the same reports give the same row, in any order and with repetitions. A
+run that has ended does not run again. Changes are emitted to other domains: checks to quality,
+edges to lineage, sizes to the catalog.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ VALUES: Final = (
     "message",
     "columns",
 )
-"""Fields of which the later value holds."""
+"""Fields of which the later value counts."""
 _ENDS: Final = ("succeeded", "failed", "aborted")
 _checks = msgspec.json.Decoder(tuple[CheckResult, ...])
 _edges = msgspec.json.Decoder(tuple[ReportedColumnEdge, ...])
@@ -88,47 +87,47 @@ def _row(fact: Fact, e: OutputReported) -> ReportedOutputRow:
     )
 
 
-def merged(one: ReportedOutputRow | None, other: ReportedOutputRow) -> ReportedOutputRow:
-    """What two reports say together, whichever came first."""
-    if one is None:
-        return other
-    times = dict(one.times)
+def merged(first: ReportedOutputRow | None, second: ReportedOutputRow) -> ReportedOutputRow:
+    """The merged row of two reports, in any order."""
+    if first is None:
+        return second
+    times = dict(first.times)
     fields: dict[str, Any] = {}
     for name in VALUES:
-        if name in other.times and _is_later(one, other, name):
-            fields[name] = getattr(other, name)
-            times[name] = other.times[name]
-    if _state_key(other) > _state_key(one):
-        fields["state"], times["state"] = other.state, other.times["state"]
-    checks = {each.name: each for each in _checks.decode(one.checks)}
-    for check in _checks.decode(other.checks):
+        if name in second.times and _is_later(first, second, name):
+            fields[name] = getattr(second, name)
+            times[name] = second.times[name]
+    if _state_key(second) > _state_key(first):
+        fields["state"], times["state"] = second.state, second.times["state"]
+    checks = {each.name: each for each in _checks.decode(first.checks)}
+    for check in _checks.decode(second.checks):
         name = f"check:{check.name}"
-        if check.name not in checks or (other.times[name], _json(check)) > (
+        if check.name not in checks or (second.times[name], _json(check)) > (
             times[name],
             _json(checks[check.name]),
         ):
-            checks[check.name], times[name] = check, other.times[name]
-    edges = {*_edges.decode(one.column_edges), *_edges.decode(other.column_edges)}
+            checks[check.name], times[name] = check, second.times[name]
+    edges = {*_edges.decode(first.column_edges), *_edges.decode(second.column_edges)}
     return msgspec.structs.replace(
-        one,
-        asset_key=other.asset_key,
+        first,
+        asset_key=second.asset_key,
         checks=_json([checks[name] for name in sorted(checks)]),
-        input_ids=sorted({*one.input_ids, *other.input_ids}),
+        input_ids=sorted({*first.input_ids, *second.input_ids}),
         column_edges=_json(sorted(edges)),
         times=times,
-        first_reported_at=min(one.first_reported_at, other.first_reported_at),
-        last_reported_at=max(one.last_reported_at, other.last_reported_at),
-        recorded_at=other.recorded_at,
-        recorded_by=other.recorded_by,
+        first_reported_at=min(first.first_reported_at, second.first_reported_at),
+        last_reported_at=max(first.last_reported_at, second.last_reported_at),
+        recorded_at=second.recorded_at,
+        recorded_by=second.recorded_by,
         **fields,
     )
 
 
-def _is_later(one: ReportedOutputRow, other: ReportedOutputRow, name: str) -> bool:
-    if name not in one.times:
+def _is_later(first: ReportedOutputRow, second: ReportedOutputRow, name: str) -> bool:
+    if name not in first.times:
         return True
-    key = (other.times[name], _json(getattr(other, name)))
-    return key > (one.times[name], _json(getattr(one, name)))
+    key = (second.times[name], _json(getattr(second, name)))
+    return key > (first.times[name], _json(getattr(first, name)))
 
 
 def _state_key(row: ReportedOutputRow) -> tuple[bool, datetime, str]:
@@ -136,12 +135,12 @@ def _state_key(row: ReportedOutputRow) -> tuple[bool, datetime, str]:
 
 
 def _facts(row: ReportedOutputRow) -> ReportedOutputRow:
-    """Without what differs between a report and the same one again."""
+    """Without fields that differ between a report and its repetition."""
     epoch = row.first_reported_at
     return msgspec.structs.replace(row, recorded_at=epoch, recorded_by="", asset_key="")
 
 
-# -- what the domains are told ----------------------------------------------------------------
+# -- facts for other domains ------------------------------------------------------------------
 
 
 def _checked(before: ReportedOutputRow | None, now: ReportedOutputRow) -> Iterator[Emit]:

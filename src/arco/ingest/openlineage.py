@@ -139,7 +139,7 @@ class RunReport(NamedTuple):
 
 
 def run_report(event: OpenLineageEvent) -> RunReport | None:
-    """None for an event that is of no run. Raises Invalid for one that makes no sense."""
+    """None for an event without a run. Raises Invalid for an invalid one."""
     if event.run is None or event.job is None:
         return None
     state = _STATES.get(event.event_type.upper())

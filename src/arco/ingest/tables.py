@@ -11,7 +11,7 @@ KEPT_HOT = timedelta(days=30)
 
 
 class ReportedOutputRow(Row, frozen=True):
-    """What all reports of one id say together."""
+    """The merged reports of one id."""
 
     asset_id: str
     report_id: str

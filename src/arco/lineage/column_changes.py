@@ -1,4 +1,4 @@
-"""From the column edges that an asset had to those that it has: changes of rows, and facts."""
+"""The differences between an asset's old and new column edges: changes of rows, and facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT = ("masked", "method", "confidence")
 def unchanged(
     existing: Iterable[ColumnEdgeRow], columns: Iterable[ColumnEdgeRow]
 ) -> dict[Key, ColumnEdgeRow]:
-    """The columns by their keys; those that say what was known, since when it is known."""
+    """The columns by their keys. Those that did not change keep their `since`."""
     old = {COLUMNS.key_of(row): row for row in existing}
     now = {COLUMNS.key_of(row): row for row in columns}
     for key in now.keys() & old.keys():
@@ -41,18 +41,18 @@ def uses_changed(
     before: set[str],
     now: set[str],
 ) -> Iterator[Emit]:
-    """For each source of which something else is used than before: all that is used now."""
+    """For each source whose use has changed: all that is used now."""
     old, new = _by_source(existing), _by_source(columns)
     for source in sorted({*old, *new, *before, *now}):
         if (source in before) != (source in now) or old.get(source) != new.get(source):
             uses, used = new.get(source, set()), old.get(source, set())
-            there = {_place(use) for use in uses}
+            places = {_place(use) for use in uses}
             yield Emit(
                 UsesChanged(
                     source=source,
                     target=target,
                     uses=tuple(sorted(uses)),
-                    left=tuple(sorted(use for use in used if _place(use) not in there)),
+                    left=tuple(sorted(use for use in used if _place(use) not in places)),
                     ended=source not in now and source not in new,
                 )
             )

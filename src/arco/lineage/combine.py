@@ -1,8 +1,8 @@
-"""One answer out of several ways of looking.
+"""Combines lineage from several methods.
 
-For each column of the output the first way that knows its sources is taken: what the
-author wrote, Spark's plan, the text of the query, columns that look alike. Lineage
-explains an output, and never stands in its way: nothing here raises.
+For each column of the output, the first method that knows its sources is used: declared lineage,
+Spark's plan, the text of the query, columns with equal names and types. Missing lineage must not
+fail an output: nothing here raises.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def _combined(
 ) -> Lineage:
     traced = plan is not None and bool(plan.columns)
     by_sql = _analyzed(sql, inputs, refs) if sql and not traced else None
-    ways = [way for way in (_annotated(columns), plan, by_sql) if way is not None]
-    ways.append(compare(output, inputs))
-    chosen, unmapped = _choose(output, ways)
+    traces = [trace for trace in (_annotated(columns), plan, by_sql) if trace is not None]
+    traces.append(compare(output, inputs))
+    chosen, unmapped = _choose(output, traces)
     method = _method(chosen)
     return Lineage(
         read=read,
@@ -122,7 +122,7 @@ def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> TracedColum
 
 
 def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
-    """The last resort: columns of the same name and type may have come from there."""
+    """The last method: columns of the same name and type may be the source."""
     columns, unmapped, alike = [], [], _by_name_and_type(inputs)
     for column in output:
         sources = tuple(sorted(alike.get((column.name.lower(), column.type), ())))
@@ -138,7 +138,7 @@ def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
 
 
 def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSource]]:
-    """Looked up and not searched: there may be thousands of columns on both sides."""
+    """An index: there may be thousands of columns on both sides."""
     alike: dict[tuple[str, str], list[ColumnSource]] = {}
     for asset, schema in inputs.items():
         for column in schema:
@@ -148,13 +148,13 @@ def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSourc
 
 
 def _choose(
-    output: Sequence[ColumnInfo], ways: Sequence[TracedColumns]
+    output: Sequence[ColumnInfo], traces: Sequence[TracedColumns]
 ) -> tuple[list[ColumnLineage], list[str]]:
-    candidates = [_by_output(way, [column.name.lower() for column in output]) for way in ways]
+    candidates = [_by_output(trace, [column.name.lower() for column in output]) for trace in traces]
     chosen: list[ColumnLineage] = []
     unmapped: list[str] = []
     for at, column in enumerate(output):
-        entry = next((way[at] for way in candidates if at in way), None)
+        entry = next((trace[at] for trace in candidates if at in trace), None)
         if entry is None:
             unmapped.append(column.name)
             continue
@@ -162,18 +162,18 @@ def _choose(
     return chosen, unmapped
 
 
-def _by_output(way: TracedColumns, output: Sequence[str]) -> dict[int, ColumnLineage]:
-    """The columns of one way by their positions in the output.
+def _by_output(trace: TracedColumns, output: Sequence[str]) -> dict[int, ColumnLineage]:
+    """The columns of one method by their positions in the output.
 
-    Names differ in case at most: Spark looks at none. Those of columns without an alias are
-    made by Spark, and differ from the text; they are matched by position.
+    Case is ignored, as in Spark. Spark generates names for columns without an alias; they differ
+    from the text, and are matched by position.
     """
-    candidates = {each.column.lower(): each for each in way.columns}
+    candidates = {each.column.lower(): each for each in trace.columns}
     result = {at: candidates[name] for at, name in enumerate(output) if name in candidates}
-    if len(way.names) == len(output):
-        names, there = [name.lower() for name in way.names], set(output)
+    if len(trace.names) == len(output):
+        names, output_names = [name.lower() for name in trace.names], set(output)
         for at, name in enumerate(names):
-            if at not in result and name not in there and name in candidates:
+            if at not in result and name not in output_names and name in candidates:
                 result[at] = candidates[name]
     return result
 
@@ -186,7 +186,7 @@ def _method(chosen: Sequence[ColumnLineage]) -> LineageMethod:
 
 
 def _confidence(chosen: Sequence[ColumnLineage], unmapped: Sequence[str]) -> Confidence:
-    """That of the column of which least is known; a column without sources is no better."""
+    """The lowest confidence of all columns; unmapped columns have the lowest."""
     if not chosen or unmapped:
         return "low"
     return max((each.confidence for each in chosen), key=CONFIDENCE.index)
@@ -198,7 +198,9 @@ def _coverage(chosen: Sequence[ColumnLineage], output: Sequence[ColumnInfo]) -> 
 
 
 def _influences(plan: TracedColumns | None, sql: TracedColumns | None) -> tuple[ColumnSource, ...]:
-    first = next((way for way in (plan, sql) if way is not None and way.columns), plan or sql)
+    first = next(
+        (trace for trace in (plan, sql) if trace is not None and trace.columns), plan or sql
+    )
     return () if first is None else first.influences
 
 
@@ -209,7 +211,7 @@ def _reason(
     plan: TracedColumns | None,
     sql: TracedColumns | None,
 ) -> str:
-    doubts = [way.reason for way in (plan, sql) if way is not None and way.reason]
+    doubts = [trace.reason for trace in (plan, sql) if trace is not None and trace.reason]
     whole = bool(chosen) and not unmapped and all(c.confidence == "high" for c in chosen)
     if whole:
         return _REASONS[method]

@@ -41,10 +41,10 @@ class LineageCommands:
         description: str = "",
         idempotency_key: str = "",
     ) -> Acknowledged:
-        """Say that `target` comes from `source`: two assets, or two columns.
+        """Add an edge from `source` to `target`: two assets, or two columns.
 
-        Raises NotFound for what does not exist, and Invalid for an edge that would close a
-        circle: then everything in it would depend on everything.
+        Raises NotFound for missing assets or columns, and Invalid for an edge that would close a
+        cycle.
         """
         _check_ends(source, target)
         for what, text in (("the owner", owner), ("the description", description)):
@@ -77,7 +77,7 @@ class LineageCommands:
         return self._tier1.execute(build, idempotency_key=idempotency_key, actor=self._actor)
 
     def remove(self, source: Node, target: Node, *, idempotency_key: str = "") -> Acknowledged:
-        """Take back what `add` said. Refused for an edge that nobody has added."""
+        """Remove an edge that `add` has added. Refused for other edges."""
         _check_ends(source, target)
 
         def build(snapshot: Snapshot) -> EdgeRemoved:

@@ -1,7 +1,7 @@
-"""What lineage is made of: what tasks report, what code declares, what people say.
+"""The events of lineage: reported by tasks, declared by code, added by people.
 
-Assets go by their ids, which no rename changes. Where a result does not say the id of an
-input, as in those of older versions, its key stands in the id's place.
+Assets go by their ids, which no rename changes. Results of older versions have no ids of inputs:
+the key is used instead.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from servo.contract.task import Confidence, Influence, Lineage, LineageMethod
 
 
 class LineageRecorded(Payload, frozen=True, kw_only=True):
-    """Derived: an output was made, and this is where it comes from."""
+    """Derived: the lineage of an output."""
 
     TYPE: ClassVar[str] = "lineage.recorded"
     asset: str
-    """The key of what was put out, at that time."""
+    """The key of the asset at that time."""
     asset_id: str
     materialization_id: str
     partition: str = ""
@@ -32,19 +32,19 @@ class LineageRecorded(Payload, frozen=True, kw_only=True):
     transform: str = ""
     """Fingerprint of the code and of what it read: what makes a later plan reuse the output."""
     held: bool = False
-    """Whether checks hold the output back: then it counts once it is approved."""
+    """Whether the output is held: then its lineage counts after its approval."""
     lineage: Lineage
 
 
 class HeldLineageDecided(Payload, frozen=True, kw_only=True):
-    """Derived: an output that was held back counts after all, or never will."""
+    """Derived: a held output was approved or rejected."""
 
     TYPE: ClassVar[str] = "lineage.held_decided"
     asset_id: str
     materialization_id: str
     approved: bool
     position: int = 0
-    """Of the report that brought the output."""
+    """Of the report of the output."""
 
 
 class LineageWithdrawn(Payload, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class LineageWithdrawn(Payload, frozen=True, kw_only=True):
     partition: str
     materialization_id: str
     position: int = 0
-    """Of the report that brought it."""
+    """Of its report."""
     previous_id: str = ""
     previous_position: int = 0
 
@@ -81,9 +81,9 @@ class LineageCommand(Payload, frozen=True, kw_only=True):
 
 
 class EdgeAdded(LineageCommand, frozen=True, kw_only=True):
-    """A person says that an asset, or a column of it, comes from another.
+    """A person adds an edge between two assets or two columns.
 
-    Said again of the same two, it replaces owner and description.
+    Repeated for the same two, it replaces owner and description.
     """
 
     TYPE: ClassVar[str] = "lineage.edge_added"
@@ -99,7 +99,7 @@ class EdgeAdded(LineageCommand, frozen=True, kw_only=True):
 
 
 class EdgeRemoved(LineageCommand, frozen=True, kw_only=True):
-    """What a person has said does not hold any more. Edges of code are not removed by this."""
+    """A manual edge is removed. Edges of code are not removed by this."""
 
     TYPE: ClassVar[str] = "lineage.edge_removed"
     source_id: str
@@ -112,8 +112,7 @@ EVENTS: tuple[type[LineageCommand], ...] = (EdgeAdded, EdgeRemoved)
 
 
 class LineageImported(Payload, frozen=True, kw_only=True):
-    """Derived from an import, or a report: what dbt, or others, make an asset of; nothing, if they
-    do not any more."""
+    """Derived from an import, or a report: the sources of an asset; none if they were removed."""
 
     TYPE: ClassVar[str] = "lineage.imported"
     asset_id: str
@@ -146,6 +145,6 @@ class UsesChanged(Payload, frozen=True, kw_only=True):
     target: str
     uses: tuple[Use, ...] = ()
     left: tuple[Use, ...] = ()
-    """What it used before and does not now. With it nobody looks at what others use."""
+    """What it used before and does not use now, so that the fold does not read other uses."""
     ended: bool = False
     """Whether the target does not depend on it any more."""

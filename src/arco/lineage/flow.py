@@ -1,9 +1,9 @@
-"""How columns of inputs bear on a value, and what expressions do to that.
+"""How columns of inputs affect a value, and how expressions change that.
 
-A *flow* says of one value, a column or an expression, which columns of which inputs
-reach it, and how. For each of them there is at most one direct entry: the strongest
-kind of all ways (identity < transformation < aggregation), masked only if every way
-is. Beside it there is at most one entry for each indirect kind.
+A *flow* says of one value, a column or an expression, which columns of which inputs reach it, and
+how. For each of them there is at most one direct entry: the strongest kind of all paths (identity <
+transformation < aggregation), masked only if every path is. Beside it there is at most one entry
+for each indirect kind.
 
     flow(a + sum(a)) = {(orders, a): aggregation}
 
@@ -23,7 +23,7 @@ from servo.contract.task import DIRECT, ColumnSource, Confidence, Influence
 
 IDENTITY, TRANSFORMATION, AGGREGATION = range(len(DIRECT))
 KNOWN, LIKELY, UNKNOWN = range(3)
-"""All sources are known; they are, at most, those named; there may be others."""
+"""All sources are known; they are at most those named; there may be others."""
 
 CONFIDENCE: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
 
@@ -38,7 +38,7 @@ class Flow(NamedTuple):
     doubt: int = KNOWN
     parts: NestedParts | None = None
     mixed: bool = False
-    """A function made it of several columns: a field of it may come from only some of them."""
+    """A function computed it from several columns: a field may come from only some of them."""
 
 
 class NestedParts(NamedTuple):
@@ -58,7 +58,7 @@ class NestedParts(NamedTuple):
 
 
 NOTHING: Final = Flow({})
-"""A constant, or something made here: it comes from no column."""
+"""A constant, or a generated value: it comes from no column."""
 SOMEWHERE: Final = Flow({}, UNKNOWN)
 
 
@@ -67,17 +67,17 @@ def column(asset: str, name: str) -> Flow:
 
 
 def merge(flows: Iterable[Flow]) -> Flow:
-    """What reaches a value through any of several ways."""
-    some = [flow for flow in flows if flow.sources or flow.doubt or flow.parts]
-    if len(some) <= 1:
-        return some[0] if some else NOTHING
-    sources = dict(some[0].sources)
-    for flow in some[1:]:
+    """The flow of a value that comes from any of several flows."""
+    nonempty = [flow for flow in flows if flow.sources or flow.doubt or flow.parts]
+    if len(nonempty) <= 1:
+        return nonempty[0] if nonempty else NOTHING
+    sources = dict(nonempty[0].sources)
+    for flow in nonempty[1:]:
         add(sources, flow.sources)
-    doubt = max(flow.doubt for flow in some)
-    if not any(flow.parts for flow in some):
-        return Flow(sources, doubt, None, any(flow.mixed for flow in some))
-    parts = _merged(some)
+    doubt = max(flow.doubt for flow in nonempty)
+    if not any(flow.parts for flow in nonempty):
+        return Flow(sources, doubt, None, any(flow.mixed for flow in nonempty))
+    parts = _merged(nonempty)
     return Flow(sources, doubt, parts, parts is None)
 
 
@@ -89,9 +89,9 @@ def _merged(flows: Sequence[Flow]) -> NestedParts | None:
     kind, names, positional = candidates[0].kind, candidates[0].names, candidates[0].positional
     if any(parts.kind != kind for parts in candidates):
         return None
-    whole = [lift(flow, TRANSFORMATION) for flow in flows if not flow.parts]
-    own = merge([*(parts.own for parts in candidates), *whole])
-    keys = merge([*(parts.keys for parts in candidates), *(whole if kind == "map" else ())])
+    lifted = [lift(flow, TRANSFORMATION) for flow in flows if not flow.parts]
+    own = merge([*(parts.own for parts in candidates), *lifted])
+    keys = merge([*(parts.keys for parts in candidates), *(lifted if kind == "map" else ())])
     rest = [parts.rest for parts in candidates if parts.rest]
     alike = all(
         (len(parts.flows), parts.names, parts.positional)
@@ -102,10 +102,10 @@ def _merged(flows: Sequence[Flow]) -> NestedParts | None:
         if len({len(parts.flows) for parts in candidates}) > 1 or (rest and not alike):
             return None
     elif not alike:
-        every = merge([*(flow for parts in candidates for flow in parts.flows), *whole])
+        every = merge([*(flow for parts in candidates for flow in parts.flows), *lifted])
         return NestedParts(kind, (every,), own, keys=keys)
     columns = zip(*(parts.flows for parts in candidates), strict=True)
-    merged = tuple(merge([*column, *whole]) for column in columns)
+    merged = tuple(merge([*column, *lifted]) for column in columns)
     return NestedParts(kind, merged, own, names, keys, merge(rest) if rest else None, positional)
 
 
@@ -119,7 +119,7 @@ def add(sources: Sources, more: Sources) -> None:
 
 
 def lift(flow: Flow, least: int, *, mask: bool = False) -> Flow:
-    """What an expression makes of the values that flow into it."""
+    """The flow of an expression from the flows of its values."""
     if not flow.sources:
         return flow
     sources = {

@@ -1,17 +1,17 @@
 """Lineage's folds: by target, then by source.
 
-The stage of targets keeps the topology and the columns. Edges come with deployments and leave
-with them: an output that reads less than its code does changes none. Of an asset whose code was
-deployed before deployments said this, edges are all that its outputs have read. Columns are those
-of the newest output, and of an input that it did not read those of an earlier one; one that says
-what was known changes nothing. Newest is by the position of the report, so that one which was held
-back, and is approved late, is counted and replaces nothing. A version that somebody takes back
-leaves the columns that were known before it (`withdrawals.py`). What people have added stays until
-people remove it, and what was imported until an import does not have it any more. What an asset
-uses of another goes to the stage of sources, whenever it changes, as a whole.
+The stage of targets keeps the topology and the columns. Edges are added and removed by deployments:
+an output that reads less than its code declares changes none. For assets that were deployed before
+deployments had inputs, edges are all that their outputs have read. Columns are those of the newest
+output; for inputs that it did not read, those of an earlier one. An output with the same columns
+changes nothing. Newest is by the position of the report, so that a held output that is approved
+late is counted and replaces nothing. After a version is withdrawn, the columns before it hold again
+(`withdrawals.py`). Manual edges stay until people remove them, and imported ones until an import
+does not have them any more. All that an asset uses of another is emitted to the stage of sources
+whenever it changes.
 
-An output is counted once: the execution's row says that it was. Such rows leave after
-days, later than the run's own, so that no report comes that late.
+An output is counted once, as its execution row shows. Such rows move to history after days, later
+than the run's own, so that no report comes that late.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def _record(
     *,
     named_at: datetime | None = None,
 ) -> Iterator[Change]:
-    """`named_at` is when an output was reported that counts since later."""
+    """`named_at` is when the output was reported, if it counts only since a later time."""
     newest = rows.get(COVERAGE, recorded.asset_id)
     if newest is None and not reads and not recorded.lineage.columns:
-        return  # it never came from anywhere, and there is nothing to forget
+        return  # it never had sources, so there is nothing to remove
     is_newest = newest is None or newest.position <= fact.position or newest.is_withdrawn
     for ref in reads:
         yield from _seen(rows, fact, recorded, ref, is_newest)
@@ -124,7 +124,7 @@ def _depend(
     reads: list[InputRef],
     named_at: datetime | None,
 ) -> Iterator[Change]:
-    """Make the columns of an asset those of this output."""
+    """Replace the columns of an asset by those of this output."""
     target = recorded.asset_id
     existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
     edges = {EDGES.key_of(row): row for row in before}
@@ -145,8 +145,8 @@ def _depend(
     columns = unchanged(existing, columns_of(fact, recorded))
     newest = rows.get(COVERAGE, target)
     said_at = None if newest is None else newest.names_of
-    kept = _staying(existing, recorded, sources - {source_id(ref) for ref in reads}, said_at)
-    for column in kept:
+    remaining = _remaining(existing, recorded, sources - {source_id(ref) for ref in reads}, said_at)
+    for column in remaining:
         if column.method not in IMPORTED_FROM or COLUMNS.key_of(column) not in columns:
             columns[COLUMNS.key_of(column)] = column
     coverage = coverage_of(rows, fact, recorded, is_silent=bool(sources and not reads))
@@ -163,29 +163,29 @@ def _depend(
     )
 
 
-def _staying(
+def _remaining(
     existing: Iterable[ColumnEdgeRow],
     recorded: LineageRecorded,
     unread: set[str],
     said_at: datetime | None,
 ) -> Iterator[ColumnEdgeRow]:
-    """What people and dbt have said, and what is known of inputs that this output did not read.
+    """The manual and imported columns, and those of inputs that this output did not read.
 
     `said_at` is the time of the output before this one."""
     lineage = recorded.lineage
-    there = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
+    columns = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
     for row in existing:
-        is_there = len(there) == 1 or row.target_column in there
+        is_present = len(columns) == 1 or row.target_column in columns
         if row.method in ("manual", *IMPORTED_FROM):
             yield row
-        elif row.source in unread and is_there:
+        elif row.source in unread and is_present:
             yield msgspec.structs.replace(row, said_at=row.said_at or said_at)
 
 
 def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Change]:
-    """Make the edges of an asset those of the code that is deployed now.
+    """Replace the edges of an asset by those of the deployed code.
 
-    What outputs of older versions have recorded by the key of an input is by its id from now on.
+    Rows of older versions that have the key of an input get its id.
     """
     target, now = declared.asset_id, fact.received_at
     existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
@@ -206,8 +206,10 @@ def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Chang
     if rows.get(TOPOLOGIES, target) is None:
         yield Put(TOPOLOGIES, TopologyRow(target, now))
     sources = {edge.source for edge in edges.values()}
-    gone = {edge.source for edge in before} - sources
-    columns = {COLUMNS.key_of(row): row for row in _by_ids(existing, ids) if row.source not in gone}
+    removed = {edge.source for edge in before} - sources
+    columns = {
+        COLUMNS.key_of(row): row for row in _by_ids(existing, ids) if row.source not in removed
+    }
     yield from replaced(existing, columns)
     yield from uses_changed(
         target, existing, columns.values(), {edge.source for edge in before}, sources
@@ -222,7 +224,7 @@ def _by_ids(columns: Iterable[ColumnEdgeRow], ids: Mapping[str, str]) -> Iterato
 
 
 def _move_metadata(rows: Rows, target: str, by_key: str, by_id: str) -> Iterator[Change]:
-    """What was seen of an edge goes to its new id, before what was seen of that."""
+    """Move the metadata of an edge to its new id."""
     old = rows.get(EDGE_METADATA, target, by_key)
     if old is None:
         return
@@ -248,7 +250,7 @@ def _edge_id(recorded: LineageRecorded, ref: InputRef) -> str:
 
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
-    """Whether this very output was folded: another attempt has adopted it, say."""
+    """Whether this output was folded before: e.g. another attempt has adopted it."""
     # Where nothing was read, nothing is counted, and nothing is counted twice.
     edges = (_edge_id(recorded, ref) for ref in reads)
     key = recorded.asset_id, recorded.materialization_id
@@ -265,7 +267,7 @@ def _reads(read: Iterable[InputRef]) -> list[InputRef]:
 
 
 def _both(earlier: InputRef, ref: InputRef) -> InputRef:
-    """One input that was read twice. Of a list that was cut the longer one speaks for both."""
+    """Combine two reads of one input. Of truncated lists, the longer one is used."""
     if earlier.count or ref.count:
         return max(earlier, ref, key=lambda each: each.count or len(each.materializations))
     both = dict.fromkeys((*earlier.materializations, *ref.materializations))
@@ -275,7 +277,7 @@ def _both(earlier: InputRef, ref: InputRef) -> InputRef:
 def _seen(
     rows: Rows, fact: Fact, recorded: LineageRecorded, ref: InputRef, is_newest: bool
 ) -> Iterator[Change]:
-    """Count an edge. One that is seen late was last seen when the newer ones say."""
+    """Count an edge. A late output does not move its last time back."""
     target, id = recorded.asset_id, _edge_id(recorded, ref)
     metadata = rows.get(EDGE_METADATA, target, id)
     row = EdgeMetadataRow(

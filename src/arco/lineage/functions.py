@@ -1,4 +1,4 @@
-"""What functions make of their arguments, by Spark's names of their expressions."""
+"""The flows of functions, by Spark's names of their expressions."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _SAME: Final = frozenset(
         "WithField",
     }
 )
-"""What passes a value on as it is."""
+"""Functions that return their argument unchanged."""
 _ALTERNATIVES: Final = frozenset({"AnyValue", "Coalesce", "First", "Last", "MapConcat"})
-"""What passes one of several values on."""
+"""Functions that return one of their arguments."""
 _MASKING: Final = frozenset(
     {"Md5", "Sha1", "Sha2", "Crc32", "Murmur3Hash", "XxHash64", "HiveHash", "CollationKey", "Mask"}
 )
 _COUNTING: Final = frozenset({"Count", "CountIf", "HyperLogLogPlusPlus", "RegrCount"})
 _RANKING: Final = frozenset({"Rank", "DenseRank", "PercentRank"})
-"""Their arguments are the order of their window, which is told beside them."""
+"""Their arguments are the order of their window, which is handled separately."""
 
 
 def function_of(name: str, children: list[Flow]) -> Flow:

@@ -1,6 +1,5 @@
-"""The fold of lineage that was imported. Outputs and deployments leave it alone.
-
-Of an asset that has outputs too, what they say of a column holds, and their coverage.
+"""The fold of imported lineage. Outputs and deployments do not change it. For an asset that has
+outputs too, their columns and coverage take precedence.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _PARAMETERS: Final[Mapping[ImportOrigin, str]] = {
     "dbt": "imported edge",
     "openlineage": "reported edge",
 }
-"""In the place of a parameter, of which none is called so."""
+"""Used as parameter; no real parameter has this name."""
 
 
 def import_lineage(rows: Rows, fact: Fact, e: LineageImported) -> Iterator[Change]:
-    """Make what dbt, or others, say of an asset this, and nothing else."""
+    """Replace the imported lineage of an asset."""
     target, origin, parameter = e.asset_id, e.origin, _PARAMETERS[e.origin]
     existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
     since = {row.source: row.since for row in before if row.origin == origin}

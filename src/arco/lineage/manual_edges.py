@@ -1,4 +1,4 @@
-"""The fold of edges that people add and remove. Outputs and deployments leave them alone."""
+"""The fold of manual edges. Outputs and deployments do not change them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arco.state.system import applied, refused
 from servo.contract.identity import edge_id
 
 MANUAL = "manual edge"
-"""In the place of a parameter, of which none is called so."""
+"""Used as parameter; no real parameter has this name."""
 
 
 def add_edge(rows: Rows, fact: Fact, e: EdgeAdded) -> Iterator[Change]:
@@ -79,7 +79,7 @@ def remove_edge(rows: Rows, fact: Fact, e: EdgeRemoved) -> Iterator[Change]:
 
 
 def _is_meant(row: ColumnEdgeRow, e: EdgeAdded | EdgeRemoved) -> bool:
-    """Whether a person has added this column edge, and the command means it."""
+    """Whether this is a manual column edge that the command refers to."""
     ends = (row.source_column, row.target_column)
     return (
         row.method == "manual"

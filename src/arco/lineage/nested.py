@@ -1,8 +1,8 @@
-"""Structs, arrays and maps: built of flows, and taken apart again.
+"""The flows of structs, arrays and maps, and of their parts.
 
-A value without known parts is a column of an input, or what a function made. A field of a
-column comes from that column. A field of what a function made of several columns comes from
-some of them: the answer names all, and its confidence is not high.
+A value without known parts is a column of an input, or the result of a function. A field of a
+column comes from that column. A field of a function's result comes from some of its columns: all
+are named, and the confidence is not high.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from servo.contract.task import Influence
 
 
 def mixed(flows: Sequence[Flow], least: int = TRANSFORMATION, *, mask: bool = False) -> Flow:
-    """What a function makes of its arguments, about which no more is known."""
+    """The result of an unknown function of its arguments."""
     sources, doubt, _, _ = lift(merge(flows), least, mask=mask)
     return Flow(sources, doubt, None, _several(sources))
 
@@ -45,7 +45,7 @@ def built(parts: NestedParts) -> Flow:
 
 
 def beside(flow: Flow, conditions: Sequence[Flow]) -> Flow:
-    """The value, and what decides whether there is one."""
+    """The value, with conditions that decide whether it is null."""
     more = merge(_whole(each) for each in conditions)
     if not more.sources and not more.doubt:
         return flow
@@ -78,7 +78,7 @@ def field(flow: Flow, name: str, at: int | None = None) -> Flow:
     """A field by its name; by its position, where no name or several are the same."""
     parts = flow.parts
     if parts is None or parts.kind != "struct":
-        return taken(flow)
+        return part_of(flow)
     alike = _positions(parts.names).get(name.lower(), ())
     if len(alike) == 1:
         entry = parts.flows[alike[0]]
@@ -87,7 +87,7 @@ def field(flow: Flow, name: str, at: int | None = None) -> Flow:
     elif at is not None and at < len(parts.flows):
         entry = parts.flows[at]
     else:
-        return taken(flow)
+        return part_of(flow)
     return beside(entry, [parts.own])
 
 
@@ -101,26 +101,28 @@ def _positions(names: tuple[str, ...]) -> dict[str, list[int]]:
 
 
 def with_field(flow: Flow, name: str, value: Flow) -> Flow:
-    kept = _fields(flow)
-    alike = [i for i, each in enumerate(kept.names) if each.lower() == name.lower()]
-    flows = tuple(value if i in alike else each for i, each in enumerate(kept.flows))
+    fields = _fields(flow)
+    alike = [i for i, each in enumerate(fields.names) if each.lower() == name.lower()]
+    flows = tuple(value if i in alike else each for i, each in enumerate(fields.flows))
     if alike:
-        return built(kept._replace(flows=flows))
-    return built(kept._replace(flows=(*flows, value), names=(*kept.names, name)))
+        return built(fields._replace(flows=flows))
+    return built(fields._replace(flows=(*flows, value), names=(*fields.names, name)))
 
 
 def without_field(flow: Flow, name: str) -> Flow:
-    kept = _fields(flow)
+    fields = _fields(flow)
     pairs = [
-        (n, f) for n, f in zip(kept.names, kept.flows, strict=True) if n.lower() != name.lower()
+        (n, f) for n, f in zip(fields.names, fields.flows, strict=True) if n.lower() != name.lower()
     ]
-    return built(kept._replace(names=tuple(n for n, _ in pairs), flows=tuple(f for _, f in pairs)))
+    return built(
+        fields._replace(names=tuple(n for n, _ in pairs), flows=tuple(f for _, f in pairs))
+    )
 
 
 def _fields(flow: Flow) -> NestedParts:
     if flow.parts is not None and flow.parts.kind == "struct":
         return flow.parts
-    return NestedParts("struct", (), deciding(flow, "conditional"), rest=taken(flow))
+    return NestedParts("struct", (), deciding(flow, "conditional"), rest=part_of(flow))
 
 
 def extreme(flow: Flow) -> Flow:
@@ -153,7 +155,7 @@ def element(flow: Flow) -> Flow:
     """Any item of an array."""
     parts = flow.parts
     if parts is None or parts.kind != "array":
-        return taken(flow)
+        return part_of(flow)
     return merge(parts.flows)
 
 
@@ -161,7 +163,7 @@ def item(flow: Flow, at: int | None) -> Flow:
     """The item of an array at a position from 0, or at one that is not known."""
     parts = flow.parts
     if parts is None or parts.kind != "array":
-        return taken(flow)
+        return part_of(flow)
     if not parts.positional or at is None:
         return beside(element(flow), [parts.own])
     entry = parts.flows[at] if -len(parts.flows) <= at < len(parts.flows) else NOTHING
@@ -195,18 +197,18 @@ def map_of(
 
 
 def keys_of(flow: Flow) -> Flow:
-    return flow.parts.keys if flow.parts and flow.parts.kind == "map" else taken(flow)
+    return flow.parts.keys if flow.parts and flow.parts.kind == "map" else part_of(flow)
 
 
 def values_of(flow: Flow) -> Flow:
-    return merge(flow.parts.flows) if flow.parts and flow.parts.kind == "map" else taken(flow)
+    return merge(flow.parts.flows) if flow.parts and flow.parts.kind == "map" else part_of(flow)
 
 
 def value_at(flow: Flow, key: str | None) -> Flow:
     """The value of a literal key, or of one that is not known."""
     parts = flow.parts
     if parts is None or parts.kind != "map":
-        return taken(flow)
+        return part_of(flow)
     if key is not None and parts.names:
         entry = [v for k, v in zip(parts.names, parts.flows, strict=True) if k == key]
         return beside(merge(entry), [parts.own])
@@ -221,7 +223,7 @@ def chosen_by(value: Flow, key: Flow) -> Flow:
 # -- all of them --------------------------------------------------------------------------
 
 
-def taken(flow: Flow) -> Flow:
+def part_of(flow: Flow) -> Flow:
     """A part of a value whose parts are not known."""
     result = lift(_whole(flow), TRANSFORMATION)
     several = flow.mixed or (flow.parts is not None and _several(flow.sources))

@@ -1,4 +1,4 @@
-"""What one output says of the columns of its asset, as rows."""
+"""The column edges and coverage of one output, as rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def columns_of(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]
 def coverage_of(
     rows: Rows, fact: Fact, recorded: LineageRecorded, *, is_silent: bool
 ) -> CoverageRow:
-    """`is_silent`: it has read none of its inputs, and says nothing about them."""
+    """`is_silent`: it has read none of its inputs, so it shows nothing about them."""
     lineage, coverage = recorded.lineage, rows.get(COVERAGE, recorded.asset_id)
     if coverage is not None and is_silent and not lineage.columns:
         return msgspec.structs.replace(

@@ -1,13 +1,13 @@
 """How personal data flows from column to column.
 
-A column has a *label*: kinds of personal data, and a sensitivity. What code or a person has said
-of the column itself holds, each of the two for itself; what nobody has said, it inherits from the
-columns whose values flow into it. Those that only decide (filters, join keys, conditions) give it
-nothing. A value that was hashed or masked is not personal any more, and at most `internal`; one
-that was only counted says nothing. `none` is a person's or the code's word that a column is not
+A column has a *label*: kinds of personal data, and a sensitivity. The classification of the column
+itself, by code or by a person, takes precedence, separately for both. Otherwise the column inherits
+from the columns whose values flow into it. Indirect influences (filters, join keys, conditions)
+pass nothing on. A value that was hashed or masked is not personal any more, and at most `internal`;
+one that was only counted says nothing. `none`: code or a person states that a column is not
 personal, whatever flows into it.
 
-Labels only grow along the edges, so that a worklist ends, also where an asset reads its own past.
+Labels only grow along the edges, so the worklist terminates, also for cycles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from servo.contract.task import DIRECT, NOT_PERSONAL
 
 LEVELS: Final = ("", "public", "internal", "confidential", "restricted")
 SENSITIVITY: Final = "sensitivity"
-"""In the place of a kind, where the way of a label is followed."""
+"""Used as a kind in the paths of labels."""
 
 
 class Label(NamedTuple):
@@ -35,7 +35,7 @@ class Label(NamedTuple):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether values of the column are shown only to who asks for them."""
+        """Whether values of the column are masked by default."""
         return bool(self.pii) or self.sensitivity == LEVELS[-1]
 
     def joined(self, other: Label) -> Label:
@@ -43,13 +43,13 @@ class Label(NamedTuple):
 
 
 class OwnLabel(NamedTuple):
-    """What is said of a column itself; empty where nothing is."""
+    """The classification of a column itself; empty if there is none."""
 
     pii: str = ""
     sensitivity: str = ""
 
     def over(self, inherited: Label) -> Label:
-        """The label of the column, which says this and inherits that."""
+        """The label of the column from this classification and the inherited label."""
         pii = inherited.pii
         if self.pii:
             pii = frozenset() if self.pii == NOT_PERSONAL else frozenset([self.pii])
@@ -75,15 +75,15 @@ def passed_on(label: Label, kind: str, masked: bool) -> Label:
 class LabelledColumn(Struct, frozen=True):
     label: Label
     via: Mapping[str, Link]
-    """By kind, or SENSITIVITY: the edge that first brought it. What is not here is its own."""
+    """By kind, or SENSITIVITY: the edge that it was first inherited through. Others are its own."""
 
 
 def labels_of(links: Iterable[Link], own: Callable[[Node], OwnLabel]) -> dict[Node, LabelledColumn]:
     """The labels of all columns at the ends of these edges."""
-    below: dict[Node, list[Link]] = {}
+    links_of: dict[Node, list[Link]] = {}
     nodes: dict[Node, None] = {}
     for link in links:
-        below.setdefault(link.source, []).append(link)
+        links_of.setdefault(link.source, []).append(link)
         nodes.update({link.source: None, link.target: None})
     inherited: dict[Node, Label] = dict.fromkeys(nodes, NOTHING)
     via: dict[Node, dict[str, Link]] = {node: {} for node in nodes}
@@ -91,7 +91,7 @@ def labels_of(links: Iterable[Link], own: Callable[[Node], OwnLabel]) -> dict[No
     while waiting:
         node = waiting.popleft()
         label = own(node).over(inherited[node])
-        for link in below.get(node, ()):
+        for link in links_of.get(node, ()):
             brought = passed_on(label, link.kind, link.masked)
             joined = inherited[link.target].joined(brought)
             if joined == inherited[link.target]:
@@ -113,7 +113,7 @@ def _note(via: dict[str, Link], link: Link, before: Label, after: Label) -> None
 
 
 def _own_way(own: OwnLabel, via: Mapping[str, Link]) -> Mapping[str, Link]:
-    """Without the ways of what the column says itself."""
+    """The edges without those of kinds that the column has itself."""
     return {
         kind: link
         for kind, link in via.items()
@@ -121,14 +121,14 @@ def _own_way(own: OwnLabel, via: Mapping[str, Link]) -> Mapping[str, Link]:
     }
 
 
-def way_of(kind: str, node: Node, labels: Mapping[Node, LabelledColumn]) -> list[Link]:
-    """The edges that brought a kind to a column, from where it was said to the column."""
-    way: list[Link] = []
+def path_of(kind: str, node: Node, labels: Mapping[Node, LabelledColumn]) -> list[Link]:
+    """The edges through which a column inherited a kind, from the classified column on."""
+    path: list[Link] = []
     seen = {node}
     while (link := labels[node].via.get(kind)) is not None:
-        way.append(link)
+        path.append(link)
         node = link.source
         if node in seen:
             break
         seen.add(node)
-    return way[::-1]
+    return path[::-1]

@@ -1,4 +1,4 @@
-"""What the expressions of a plan of polars make of columns."""
+"""The flows of expressions in a polars plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arco.lineage.flow import (
 )
 
 _COUNTING: Final = frozenset({"count", "n_unique", "null_count", "approx_n_unique", "len"})
-"""They say how many values there are, and not which."""
+"""Functions that count values: their result does not show values."""
 _AGGREGATING: Final = frozenset({"quantile", "mode", "skew", "kurtosis", "entropy", "top_k"})
 """Functions that make one value of a whole column."""
 _MASKING: Final = frozenset({"hash"})
@@ -30,7 +30,7 @@ class PolarsExpressions:
         self._plan = traverser
 
     def of(self, id: int, inputs: Mapping[str, Flow]) -> Flow:
-        """The flow of an expression over these columns; what polars does not show is unknown."""
+        """The flow of an expression over these columns; unknown where polars does not show it."""
         try:
             node = self._plan.view_expression(id)
         except NotImplementedError:

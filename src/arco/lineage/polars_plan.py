@@ -4,8 +4,8 @@ polars shows its plan, node by node, to engines that replace its own (`LazyFrame
 interface has a version. Names are resolved there: stars, selectors and suffixes are columns
 already. Nothing is executed, and no data is looked at.
 
-What the interface does not show (Python functions, rare operations) is not guessed: such a column
-has no known sources. So has data that does not come from a scan of an input.
+What the interface does not show (Python functions, rare operations) is not guessed: such columns
+have no known sources. Neither has data that does not come from a scan of an input.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PolarsRelation(NamedTuple):
 
 
 def trace(frame: Any, asset_of: AssetOf) -> TracedColumns:
-    """What the plan of a LazyFrame says. Never raises: lineage is no reason for a task to fail."""
+    """The lineage of a LazyFrame. Never raises: missing lineage must not fail a task."""
     try:
         traverser = frame._ldf.visit()
         if traverser.version()[0] not in VERSIONS:
@@ -64,7 +64,7 @@ def trace(frame: Any, asset_of: AssetOf) -> TracedColumns:
 
 
 def scan_function(frame: Any) -> Any:
-    """The function of a LazyFrame that is one scan of Python: its identity says whose it is."""
+    """The function of a LazyFrame that is one Python scan; it identifies the input."""
     traverser = frame._ldf.visit()
     return traverser.view_current_node().options[0]
 
@@ -77,7 +77,7 @@ class PolarsPlan:
         self._relations: dict[int, PolarsRelation] = {}
 
     def relation(self, id: int) -> PolarsRelation:
-        """Of a node; one that several others read is looked at once."""
+        """The relation of a node; cached for nodes with several readers."""
         if id not in self._relations:
             self._relations[id] = self._read(id)
         return self._relations[id]
@@ -158,10 +158,10 @@ class PolarsPlan:
             case ("row_index", str(name), *_):
                 return PolarsRelation(_picked(names, {**flows, name: NOTHING}), influences)
             case ("unpivot", list(index), list(on), str(variable), str(value)):
-                kept = {name: flows.get(name, SOMEWHERE) for name in index}
+                index_flows = {name: flows.get(name, SOMEWHERE) for name in index}
                 values = merge([flows.get(name, SOMEWHERE) for name in on])
                 molten = {variable: NOTHING, value: values}
-                return PolarsRelation(_picked(names, kept | molten), influences)
+                return PolarsRelation(_picked(names, index_flows | molten), influences)
             case ("explode", list(exploded), *_):
                 lists = {name: flows.get(name, SOMEWHERE) for name in exploded}
                 items = {name: lift(flow, TRANSFORMATION) for name, flow in lists.items()}
@@ -296,7 +296,7 @@ def _picked(names: Iterable[str], flows: Mapping[str, Flow]) -> dict[str, Flow]:
 
 
 def _opaque(names: Iterable[str], inputs: Sequence[PolarsRelation], doubt: int) -> PolarsRelation:
-    """Each column may come from each; with UNKNOWN, from elsewhere too."""
+    """Each column may come from each; with UNKNOWN, also from other sources."""
     every = nested.mixed([flow for each in inputs for flow in each.outputs.values()])
     flow = Flow(every.sources, max(every.doubt, doubt), None, True)
     if doubt == UNKNOWN:

@@ -1,10 +1,10 @@
 """Reading lineage at one generation.
 
-Who asks, asks by names, and is answered with names: those of that generation. Rows have ids, and a
-`LineageNames` says which belong together. Columns have the names that outputs had them under, and
-an output's time tells which column that was: rows have no column ids, since the fold of a target
-does not know the columns of its sources. The time of a source's names is that of the newest version
-of it that the output has read, which may be old: it was pinned, say.
+Parameters and results have names, as of that generation. Rows have ids; a `LineageNames` maps them.
+Columns have the names that outputs had them under, and an output's time tells which column that
+was: rows have no column ids, since the fold of a target does not know the columns of its sources.
+The time of a source's names is that of the newest version that the output has read, which may be
+old, e.g. a pinned one.
 
 A graph is walked breadth first, each node once, so cycles (an asset that reads its own
 past) end. A node is a column, or with an empty column the rows of an asset as a whole.
@@ -29,7 +29,7 @@ from arco.state.table import Row, Table
 from servo.contract.task import DIRECT
 
 DEPTH = 32
-"""So far a walk goes unless it is told otherwise."""
+"""The default depth of a traversal."""
 
 
 R = TypeVar("R", bound=Row)
@@ -47,7 +47,7 @@ class LineageNames(Protocol):
         """All names that stand for an asset where a row has no id: today's, and earlier ones."""
 
     def has_renames(self, id: str) -> bool:
-        """Whether a column of the asset was ever renamed: otherwise no time matters."""
+        """Whether a column of the asset was ever renamed. If not, times do not matter."""
 
     def column(self, id: str, name: str, at: datetime | None) -> str:
         """Today's name of the column that had this name then."""
@@ -56,7 +56,7 @@ class LineageNames(Protocol):
         """All names that outputs may have a column under: today's, earlier ones, the next."""
 
     def made_at(self, id: str, versions: Sequence[str]) -> datetime | None:
-        """When the newest of some versions of an asset was made; None if nobody knows."""
+        """When the newest of some versions of an asset was written; None if unknown."""
 
 
 class Node(NamedTuple):
@@ -68,7 +68,7 @@ class Node(NamedTuple):
 
 
 class Link(Struct, frozen=True, order=True):
-    """One step of a walk, from what was asked for to what was found."""
+    """One edge of a traversal."""
 
     distance: int
     source: Node
@@ -89,13 +89,13 @@ class Impact(Struct, frozen=True, order=True):
     distance: int
     node: Node
     direct: bool
-    """Whether its values flow there, on some way; otherwise they only decide."""
+    """Whether its values flow there on some path; otherwise the influence is indirect."""
     masked: bool
-    """Whether they cannot be seen there, whichever way."""
+    """Whether they are masked on every path."""
 
 
 def is_by_names(snapshot: Snapshot) -> bool:
-    """Whether an older version has written the workspace, and nobody has rebuilt it since."""
+    """Whether the tables were written by an older version and not rebuilt since."""
     files = snapshot.contents.table(tables.BY_NAMES)
     return bool(files.base or files.l0)
 
@@ -153,7 +153,7 @@ class LineageReader:
         return [row for row in rows if row.materialization_id == named[-1]]
 
     def held(self, target: str) -> dict[str, LineageRecorded]:
-        """What went into outputs that are held back, by the output's id."""
+        """The inputs of held outputs, by the output's id."""
         return {
             row.materialization_id: msgspec.json.decode(row.recorded, type=LineageRecorded)
             for row in self.snapshot.rows(tables.HELD, self.names.id(target))
@@ -218,7 +218,7 @@ class LineageReader:
     def _said_at(
         self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str
     ) -> datetime | None:
-        """When data was made whose names a row has: the output, or what it has read."""
+        """When the data with the row's column names was written: the output, or its input."""
         if row.said_at is not None or row.method in ("manual", *tables.IMPORTED_FROM):
             return row.said_at or row.since  # `since` is when it was said first
         read_at = self._read_at(row.target, id) if end == "source" and id != row.target else None
@@ -255,10 +255,10 @@ class LineageReader:
         """All that a change of a column reaches, nearest first."""
         links = self.downstream(asset, column, depth=depth)
         start = self.named(Node(self.names.id(asset), column))
-        ways = _ways(start, links)
+        reached = _reached(start, links)
         near = {link.target: link.distance for link in reversed(links)}
         near.pop(start, None)
-        return sorted(Impact(far, node, *ways[node]) for node, far in near.items())
+        return sorted(Impact(far, node, *reached[node]) for node, far in near.items())
 
     def named(self, node: Node) -> Node:
         """A node by its names instead of its ids."""
@@ -342,20 +342,20 @@ def _walk(
     return links
 
 
-def _ways(start: Node, links: list[Link]) -> dict[Node, tuple[bool, bool]]:
-    """Of each node, whether values flow there on some way, and are masked on every one."""
-    ways = {start: (True, False)}
+def _reached(start: Node, links: list[Link]) -> dict[Node, tuple[bool, bool]]:
+    """For each node, whether values flow there on some path, and are masked on every path."""
+    reached = {start: (True, False)}
     changed = True
     while changed:
         changed = False
         for link in links:
-            if link.source not in ways:
+            if link.source not in reached:
                 continue
-            direct, masked = ways[link.source]
-            way = (direct and link.direct, masked or link.masked)
-            before = ways.get(link.target, (False, True))
-            best = (before[0] or way[0], before[1] and way[1])
-            if link.target not in ways or best != before:
-                ways[link.target] = best
+            direct, masked = reached[link.source]
+            flow = (direct and link.direct, masked or link.masked)
+            before = reached.get(link.target, (False, True))
+            best = (before[0] or flow[0], before[1] and flow[1])
+            if link.target not in reached or best != before:
+                reached[link.target] = best
                 changed = True
-    return ways
+    return reached

@@ -24,7 +24,7 @@ from servo.contract.template import Call, render
 def analyze(
     sql: str, inputs: Mapping[str, Sequence[str]], refs: Mapping[str, str] | None = None
 ) -> TracedColumns:
-    """What a query says about its columns.
+    """The lineage of a query's columns.
 
     `inputs` are the columns of each asset, by its key; `refs` the key of each text inside
     a `{{ ref(…) }}`, for texts that are no key themselves. Raises what sqlglot raises
@@ -33,7 +33,7 @@ def analyze(
     names: dict[str, str] = {}
 
     def name(call: Call) -> str:
-        """Of a table; what else may stand there is a literal, which comes from nowhere."""
+        """The name of a table; empty for a literal."""
         if call.function != "ref":
             return "NULL"
         result = f"__ref_{len(names)}"
@@ -60,7 +60,7 @@ class SqlTable(NamedTuple):
 def analyze_tables(
     sql: str, dialect: str, table_of: Callable[[str, str, str], SqlTable | None]
 ) -> TracedColumns:
-    """What a query says about its columns whose tables have the names of a database.
+    """The lineage of a query whose tables have the names of a database.
 
     `table_of` knows a table by its database, schema and name, as far as the query has them.
     Raises what sqlglot raises for a query that it cannot parse.

@@ -1,4 +1,4 @@
-"""What the expressions of a query make of its columns; as `spark.lineage.expressions`."""
+"""The flows of expressions in a query; as `spark.lineage.expressions`."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ class Flows:
                 return beside(first, [Flow(result.influences)])
             case exp.Anonymous() if tree.name.lower() == "identifier":
                 return self._identifier(tree)
-        for way in (self._with_lambda, self._nested):
-            if (flow := way(tree)) is not None:
+        for rule in (self._with_lambda, self._nested):
+            if (flow := rule(tree)) is not None:
                 return flow
         return self._function(tree)
 
-    # -- structs, arrays and maps: the usual ways to build them and to take them apart ------
+    # -- structs, arrays and maps -----------------------------------------------------------
 
     def _nested(self, tree: exp.Expr) -> Flow | None:
         match tree:
@@ -201,7 +201,7 @@ class Flows:
         flow, by = self.of(tree.this), self.of(key)
         literal = key.name if isinstance(key, exp.Literal) else None
         if flow.parts is None:
-            return mixed([nested.taken(flow), by])
+            return mixed([nested.part_of(flow), by])
         if flow.parts.kind == "map":
             return nested.chosen_by(nested.value_at(flow, literal), by)
         at = int(literal) - int(tree.args.get("offset") or 0) if literal else None
@@ -212,16 +212,16 @@ class Flows:
         if not functions:
             return None
         others = [self.of(e) for e in tree.iter_expressions() if not isinstance(e, exp.Lambda)]
-        whole = merge(others)
-        given = nested.element(others[0]) if others else NOTHING
+        array = merge(others)
+        element = nested.element(others[0]) if others else NOTHING
         if isinstance(tree, exp.Transform):
-            result = self._call(functions[0], [given, nested.length(whole)])
-            size = lift(nested.length(whole), TRANSFORMATION)
+            result = self._call(functions[0], [element, nested.length(array)])
+            size = lift(nested.length(array), TRANSFORMATION)
             return nested.array_of(lift(result, TRANSFORMATION), size)
-        own = whole.parts is not None  # else the items decide about themselves
+        own = array.parts is not None  # else the items decide about themselves
         if isinstance(tree, exp.ArrayFilter) or (tree.name.lower() == "map_filter" and not own):
-            return decided([whole], [self._call(functions[0], [given if own else NOTHING] * 2)])
-        called = [self._call(each, [nested.taken(whole)] * 3) for each in functions]
+            return decided([array], [self._call(functions[0], [element if own else NOTHING] * 2)])
+        called = [self._call(each, [nested.part_of(array)] * 3) for each in functions]
         result = mixed([*others, *called])
         candidates = all(flow.parts is None for flow in others)
         return result if candidates else result._replace(doubt=max(result.doubt, LIKELY))

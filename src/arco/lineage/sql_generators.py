@@ -1,4 +1,4 @@
-"""What generators of a query make of one row; as `spark.lineage.generators`."""
+"""The flows of generators in a query; as `spark.lineage.generators`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _inlined(flow: Flow, names: Sequence[str]) -> Generated:
     struct = nested.element(flow)
     parts = struct.parts
     if parts is None or parts.rest is not None:
-        return Generated(names or None, [nested.taken(struct)] * len(names), nested.length(flow))
+        return Generated(names or None, [nested.part_of(struct)] * len(names), nested.length(flow))
     columns = [nested.field(struct, name, at) for at, name in enumerate(parts.names)]
     return Generated(names or parts.names, columns, nested.length(flow))
 

@@ -1,8 +1,8 @@
-"""Which tables and columns a query names that are not there, from its text alone.
+"""Finds unknown tables and columns in the text of a query.
 
-Names are resolved as Spark does it, but in doubt they are taken to exist: what is reported as
-*certain* Spark refuses too. So every table says how much is known of its columns, aliases count
-everywhere in their SELECT, and fields of structs are not looked at.
+Names are resolved as in Spark, but in doubt they are assumed to exist: what is reported as
+*certain* is an error in Spark too. So every table has a level of knowledge about its columns,
+aliases are valid everywhere in their SELECT, and fields of structs are not checked.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Tables: TypeAlias = Mapping[str, TableColumns]
 
 
 def resolve_query(tree: exp.Expr, tables: Tables) -> ResolvedNames:
-    """The columns that a query puts out, and the names in it that are not there.
+    """The columns of a query's result, and unknown names in it.
 
     `tables` are by the names that stand for them in the query.
     """
@@ -105,7 +105,7 @@ class _NameScope:
 
     def add(self, name: str, columns: TableColumns) -> None:
         name = name.lower() or f"#{len(self.sources)}"
-        if name in self.sources:  # ambiguous, which is for Spark to say
+        if name in self.sources:  # ambiguous: Spark reports it
             columns = TableColumns((*self.sources[name].names, *columns.names))
         self.sources[name] = columns
 

@@ -38,15 +38,15 @@ def unpivoted(relation: SqlRelation, pivot: exp.Pivot, flows: Flows) -> SqlRelat
         for each in field.expressions
     ]
     used = {each.name.lower() for group in groups for each in group}
-    kept = [(name, flow) for name, flow in relation.outputs if name.lower() not in used]
+    unchanged = [(name, flow) for name, flow in relation.outputs if name.lower() not in used]
     names = [each.name for each in _tuple(pivot.expressions[0])]
     values = [merge(flows.of(each) for each in column) for column in zip(*groups, strict=False)]
     result = [(field.this.name, NOTHING), *zip(names, values, strict=False)]
     if pivot.args.get("include_nulls"):
-        return relation._replace(outputs=[*kept, *result])
+        return relation._replace(outputs=[*unchanged, *result])
     left_out = turned(merge(values).sources, "filter")
     influences = joined(relation.influences, left_out)
-    return relation._replace(outputs=[*kept, *result], influences=influences)
+    return relation._replace(outputs=[*unchanged, *result], influences=influences)
 
 
 def _tuple(tree: exp.Expr) -> Sequence[exp.Expr]:

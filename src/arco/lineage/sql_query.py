@@ -1,4 +1,4 @@
-"""Queries to relations: what they put out, and what decides about their rows."""
+"""From queries to relations: their columns, and the influences on their rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Queries:
         return candidates
 
     def _recursive(self, tree: exp.CTE, tables: Tables, outer: SelectScope | None) -> SqlRelation:
-        """The step is repeated on what it gave, until nothing new comes of it."""
+        """The step is repeated on its result until nothing changes."""
         name, columns = tree.alias.lower(), tree.args["alias"].columns
         result = renamed(self.query(tree.this.this, tables, outer), columns)
         for _ in range(_ROUNDS):
@@ -98,7 +98,7 @@ class Queries:
     def _ordered(
         self, tree: exp.Expr, result: SqlRelation, tables: Tables, outer: SelectScope | None
     ) -> SqlRelation:
-        """ORDER BY of a set operation sees what it puts out."""
+        """ORDER BY of a set operation refers to its output columns."""
         keys = list(_sort_keys(tree))
         if not keys:
             return result
@@ -129,7 +129,7 @@ class Queries:
 
 
 class _Select:
-    """One SELECT: its sources first, then everything that looks at them."""
+    """One SELECT: its sources first, then everything that uses them."""
 
     def __init__(
         self, queries: Queries, tree: exp.Select, tables: Tables, outer: SelectScope | None

@@ -1,4 +1,4 @@
-"""What a query puts out, and what decides about its rows."""
+"""The columns of a query, and the influences on its rows."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def without(outputs: Iterable[tuple[str, Flow]], star: exp.Expr) -> list[tuple[s
 def fields(struct: Flow) -> list[tuple[str, Flow]]:
     """Of a struct; without a name, where they are not known."""
     if struct.parts is None or struct.parts.kind != "struct" or struct.parts.rest is not None:
-        return [("", nested.taken(struct))]
+        return [("", nested.part_of(struct))]
     names = struct.parts.names
     return [(name, nested.field(struct, name, at)) for at, name in enumerate(names)]
 

@@ -1,10 +1,9 @@
 """Lineage's tables: three layers of edges between assets, and edges between columns.
 
 Assets go by their ids; columns by the names that outputs have them under, and the time of that
-output, which tells which column had the name then. What looks
-up-stream is sharded by the target, what looks down-stream by the source. Edges are those of the
-code that is deployed, and of people; what was seen of others stays as metadata. Executions leave
-for history.
+output, which tells which column had the name then. Tables for upstream traversals are sharded by
+the target, those for downstream by the source. Edges are those of deployed code and of people;
+metadata of other edges stays. Executions move to history.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class EdgeRow(Row, frozen=True):
     source: str
     parameter: str
     origin: EdgeOrigin = "output"
-    """Who says so: deployed code; an output, where no code has declared its inputs; a person;
-    an import from dbt; others, who have written it."""
+    """Its source: deployed code; an output, if no code has declared its inputs; a person; an import
+    from dbt; a report of others."""
     since: datetime | None = None
     owner: str = ""
     description: str = ""
@@ -51,7 +50,7 @@ class EdgeSourceRow(Row, frozen=True):
 
 
 class TopologyRow(Row, frozen=True):
-    """That code has declared the inputs of an asset: no output changes its edges."""
+    """Code has declared the inputs of an asset: outputs do not change its edges."""
 
     target: str
     declared_at: datetime
@@ -95,7 +94,7 @@ class ExecutionRow(Row, frozen=True):
 
 
 class ColumnEdgeRow(Row, frozen=True):
-    """What the newest output of an asset says about one of its columns."""
+    """One source of a column, by the newest output of its asset."""
 
     target: str
     target_column: str
@@ -108,7 +107,7 @@ class ColumnEdgeRow(Row, frozen=True):
     confidence: Confidence
     since: datetime
     said_at: datetime | None = None
-    """When an output said it last, where the newest does not: the time of the names in it."""
+    """The time of the column names, if the edge comes from an earlier output than the newest."""
 
 
 class CoverageRow(Row, frozen=True):
@@ -126,20 +125,20 @@ class CoverageRow(Row, frozen=True):
     position: int = 0
     """Of the report of that output: what newest means."""
     observed_at: datetime | None = None
-    """Since when that output counts: when it was reported, or approved. Unlike `since`, it moves
-    with outputs that say what was known."""
+    """Since when that output counts: when it was reported, or approved. Unlike `since`, it also
+    moves with outputs that change nothing."""
     materialization_id: str = ""
     """That output."""
     named_at: datetime | None = None
-    """When it was reported, if it was held back and counts since later."""
+    """When it was reported, if it was held and approved later."""
     state_position: int = 0
     """The position of the `ColumnStateRow` that holds; 0 in rows from before this was kept."""
     outputs: int = 0
-    """How many outputs that count have said it."""
+    """The number of outputs that count with this coverage."""
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether no output that counts says it: all were taken back."""
+        """Whether all of its outputs were withdrawn."""
         return bool(self.state_position) and not self.outputs
 
     @property
@@ -149,9 +148,9 @@ class CoverageRow(Row, frozen=True):
 
 
 class ColumnStateRow(Row, frozen=True):
-    """What was known of the columns of an asset from an output on, until one said something else.
+    """The columns of an asset from an output on, until another output changed them.
 
-    The last few are kept: a version that is taken back leaves what was known before it.
+    The last few are kept: after a version is withdrawn, the state before it holds again.
     """
 
     target: str
@@ -170,7 +169,7 @@ class ColumnStateRow(Row, frozen=True):
 
 
 class HeldRow(Row, frozen=True):
-    """The lineage of an output that is held back, until somebody decides about it."""
+    """The lineage of a held output, until a decision."""
 
     target: str
     materialization_id: str

@@ -1,4 +1,4 @@
-"""What one way of looking found out about an output."""
+"""The lineage of an output by one method."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class TracedColumns(Struct, frozen=True, kw_only=True):
     """Of all columns by their positions, with those that are unmapped; empty if not known."""
     influences: tuple[ColumnSource, ...] = ()
     unmapped: tuple[str, ...] = ()
-    """Columns that come from nothing that is known."""
+    """Columns without known sources."""
     reason: str = ""
-    """Why this is not all: a sentence; empty if nothing stood in the way."""
+    """Why it is incomplete, as a sentence; empty if it is complete."""
 
 
 def traced_columns(

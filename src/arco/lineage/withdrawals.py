@@ -1,15 +1,15 @@
-"""What outputs have said of the columns of an asset, kept for when the newest is taken back.
+"""Earlier column states of an asset, for when the newest output is withdrawn.
 
-Columns are those of the newest output that counts. A version that somebody quarantines by hand
-counts no more, and counts again when it is released. So whenever an output changes the columns of
-an asset, they are kept as they are from then on, and the last few of these *states* stay.
+Columns are those of the newest output that counts. A version that a person quarantines does not
+count, until it is released. So whenever an output changes the columns of an asset, the new columns
+are stored as a *state*, and the last few states are kept.
 
 A state is said by all outputs from its position in the log up to the next one. How many of them
 count is known of each: of the state that holds it is part of the row of coverage, which every
-output writes anyway. The state of the newest output that counts is then the newest that anything
-counts for, whichever partitions the outputs belong to, and in whatever order they were taken back.
-An output that a newer one of its partition has superseded may be among those counted: the newer
-one counts too, and is newer.
+output writes anyway. The state of the newest output that counts is then the newest state with a
+count above zero, whichever partitions the outputs belong to, and in whatever order they were
+withdrawn. An output that a newer one of its partition has superseded may be among those counted:
+the newer one counts too, and is newer.
 
 Counts stay right because outputs come in the order of the log. One that was held, and is approved
 late, comes later: if it is the newest all the same, what comes after it goes on as before it; if
@@ -43,10 +43,10 @@ STATES_KEPT: Final = 8
 UNCOUNTED: Final = 1 << 40
 """For the outputs of a state from before they were counted: more than there are."""
 OF_PEOPLE: Final = ("manual", *IMPORTED_FROM)
-"""Methods of edges that no output has said."""
+"""Methods of edges that do not come from outputs."""
 
 
-class KeptStates(NamedTuple):
+class StoredStates(NamedTuple):
     coverage: CoverageRow
     """The row of coverage, with the state that holds from an output on."""
     changes: list[Change]
@@ -63,7 +63,7 @@ class _States:
             self._outputs[self.coverage.state_position] = self.coverage.outputs
 
     def of(self, position: int) -> ColumnStateRow | None:
-        """The state that an output at a position has said; None if it is not kept any more."""
+        """The state of the output at a position; None if it is not kept any more."""
         return next((state for state in reversed(self.rows) if state.position <= position), None)
 
     def add(self, position: int, count: int, begun_by: str = "") -> None:
@@ -110,8 +110,8 @@ def keep_state(
     coverage: CoverageRow,
     *,
     is_late: bool,
-) -> KeptStates:
-    """Keep what is known from the newest output on, if that is something else than `existing`.
+) -> StoredStates:
+    """Store the state from the newest output on, if it differs from `existing`.
 
     `is_late`: it was held, and is approved now.
     """
@@ -126,7 +126,7 @@ def keep_state(
         and _by_key(existing) == columns
     ):
         is_new = before.materialization_id != recorded.materialization_id
-        return KeptStates(_holding(coverage, before.state_position, before.outputs + is_new), [])
+        return StoredStates(_holding(coverage, before.state_position, before.outputs + is_new), [])
     of_outputs = [row for row in columns.values() if row.method not in OF_PEOPLE]
     state = ColumnStateRow(
         target=target,
@@ -137,16 +137,16 @@ def keep_state(
         coverage=msgspec.json.encode(coverage).decode(),
         since=coverage.since,
     )
-    kept = _States(rows, target)
-    changes = list(kept.changes(fact.position))
-    added = [state, *(_going_on(kept, fact.position) if is_late else ())]
+    stored = _States(rows, target)
+    changes = list(stored.changes(fact.position))
+    added = [state, *(_continued(stored, fact.position) if is_late else ())]
     for old in states[: max(0, len(states) + len(added) - STATES_KEPT)]:
         changes.append(Delete(COLUMN_STATES, COLUMN_STATES.key_of(old)))
     changes += [Put(COLUMN_STATES, row) for row in added]
-    return KeptStates(_holding(coverage, fact.position, 1), changes)
+    return StoredStates(_holding(coverage, fact.position, 1), changes)
 
 
-def _going_on(states: _States, position: int) -> Iterator[ColumnStateRow]:
+def _continued(states: _States, position: int) -> Iterator[ColumnStateRow]:
     """After an output that was approved late: what those after it have said, which all are held."""
     state = states.of(position)
     if state is not None and states.of(position + 1) is state:
@@ -158,14 +158,14 @@ def _holding(coverage: CoverageRow, state: int, outputs: int) -> CoverageRow:
 
 
 def count_late(rows: Rows, fact: Fact, recorded: LineageRecorded) -> Iterator[Change]:
-    """An output counts since now, and is not the newest."""
+    """Count an output that is not the newest."""
     states = _States(rows, recorded.asset_id)
     states.add(fact.position, 1)
     yield from _settle(rows, states)
 
 
 def withdraw(rows: Rows, fact: Fact, e: LineageWithdrawn) -> Iterator[Change]:
-    """An output counts no more: columns are those of the newest that does."""
+    """An output does not count any more: restore the columns of the newest that does."""
     states = _States(rows, e.asset_id)
     states.add(e.position, -1, e.materialization_id)
     newest = states.coverage
@@ -174,7 +174,7 @@ def withdraw(rows: Rows, fact: Fact, e: LineageWithdrawn) -> Iterator[Change]:
 
 
 def release(rows: Rows, fact: Fact, e: HeldLineageDecided) -> Iterator[Change]:
-    """A version that was taken back counts again."""
+    """A withdrawn version counts again."""
     if not e.approved:
         return
     states = _States(rows, e.asset_id)
@@ -187,7 +187,7 @@ def release(rows: Rows, fact: Fact, e: HeldLineageDecided) -> Iterator[Change]:
 def _settle(
     rows: Rows, states: _States, position: int = 0, version: str = "", *, anew: bool = False
 ) -> Iterator[Change]:
-    """Let the state of the newest output that counts hold. `anew`: another output is the newest.
+    """Make the state of the newest output that counts current. `anew`: that output changed.
 
     `position` and `version` are of an output that counts, and may be the newest.
     """
@@ -209,7 +209,7 @@ def _settle(
 def _restore(
     rows: Rows, state: ColumnStateRow, outputs: int, position: int, version: str
 ) -> Iterator[Change]:
-    """Make the columns of an asset those of a state."""
+    """Replace the columns of an asset by those of a state."""
     target = state.target
     existing = rows.scan(COLUMNS, target)
     sources = {edge.source for edge in rows.scan(EDGES, target)}

@@ -47,7 +47,7 @@ class Receipt(msgspec.Struct, frozen=True):
 class Signal:
     """Wakes a compactor in the same process, and tells it which batches are new.
 
-    The oldest names are forgotten where nobody listens: a listing finds the rest.
+    Without a listener the oldest names are dropped: a listing finds those batches.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Signal:
         self._woken = False
 
     def wake(self) -> None:
-        """Have a waiter look, without a batch of ours to look for."""
+        """Wake the waiting thread without a batch name."""
         with self._condition:
             self._woken = True
             self._condition.notify_all()
@@ -137,9 +137,9 @@ class Ledger:
     ) -> Receipt:
         """Make events durable. Raises Invalid, or Unappended if the outcome is unknown.
 
-        Whoever tries again after Unappended gives the same events and its `batch`: they
-        are in the log once, whatever became of the tries before. Whoever commits the
-        events itself, next, need not `notify` the compactor.
+        A retry after Unappended passes the same events and its `batch`: they are in the log once,
+        whatever the outcome of earlier tries. A caller that commits the events itself need not
+        `notify` the compactor.
         """
         now = self._clock.now().replace(tzinfo=UTC)
         wrapped: list[Event] = []
@@ -153,7 +153,7 @@ class Ledger:
                 own, own_type = self.event(each, time=now), type(each)
                 self._check_envelope(own)
                 wrapped.append(own)
-            else:  # it differs in what cannot be unfit: its id, and the data
+            else:  # it differs only in its id and its data, which are valid
                 wrapped.append(replace(own, id=self._ids(), data=encode_payload(each)))
         self._check_data(wrapped)
         name = batch or self._ids()
@@ -187,10 +187,9 @@ class Ledger:
             self._store_clock.wrote(paths.inbox(name), before)
 
     def _settle(self, name: str, raw: bytes, unknown: Error) -> None:
-        """Put again, until it is known that the batch arrived.
+        """Repeat the put until it is known that the batch arrived.
 
-        From here on no error of the store says that it did not: the first put may have taken
-        effect, or may still.
+        No later error proves that it did not: the first put may have taken effect, or may still.
         """
         for attempt in range(1, self._attempts):
             try:
@@ -211,10 +210,10 @@ class Ledger:
         ) from unknown
 
     def _is_ours(self, name: str, raw: bytes) -> bool:
-        """Whether an earlier put of this batch lies in the inbox.
+        """Whether an earlier put of this batch is in the inbox.
 
-        If it does not, it was consumed, or it never was there: to put it again is right
-        in both cases, because a commit takes it once.
+        If not, it was consumed, or it never arrived: putting it again is correct in both cases,
+        because a commit takes it once.
         """
         try:
             if self._store.get(paths.inbox(name)).data == raw:

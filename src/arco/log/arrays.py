@@ -1,4 +1,4 @@
-"""Arrow columns of Python values, which in most columns are few different ones."""
+"""Arrow columns of Python values. Most columns have few different values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEW = 16
 
 
 def array_of(values: Sequence[Any], type: pa.DataType) -> pa.Array:
-    """A column. What all rows have is converted once, and so is a moment that many have."""
+    """A column. A value that all rows have is converted once; so are equal times."""
     count = len(values)
     if count < FEW or not _is_plain(type):
         return pa.array(values, type)
@@ -31,7 +31,7 @@ def _is_plain(type: pa.DataType) -> bool:
 
 
 def _moments(values: Sequence[datetime | None], type: pa.DataType) -> pa.Array:
-    """Of a datetime, Arrow asks much: of events that were appended together, once."""
+    """Converting a datetime is slow, so equal neighbours are converted once."""
     last: datetime | None = None
     distinct: list[datetime | None] = [None]
     places = []

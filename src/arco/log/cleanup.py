@@ -1,4 +1,4 @@
-"""Cleaning up after a commit: the hint moves, and consumed batches are deleted.
+"""Cleanup after a commit: the hint is advanced, and consumed batches are deleted.
 
 Both are best effort. A hint that stays behind costs the next reader some probes; a batch that
 stays is named by `pending_cleanup`, and later commits skip it and delete it.
@@ -55,7 +55,7 @@ class Cleanup:
     def finish(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until everything is cleaned up, and go on without the threads.
 
-        Not for long: what stays behind, another commit cleans up.
+        With a timeout: later commits clean up the rest.
         """
         thread, deleting = self._thread, self._deleting
         self._thread = None
@@ -98,33 +98,33 @@ class Cleanup:
                 )
         root = created.manifest
         if root.kind != "events":
-            return  # what is left to delete is passed on to the next commit of events
+            return  # remaining batches are passed on to the next commit of events
         batches = map(paths.inbox, root.consumed + root.pending_cleanup)
         deleting = self._deleting
         if deleting is None:
             delete_quietly(self._store, batches)
             return
-        with self._lock:  # a commit after its own names what it has not seen gone
-            doomed = [path for path in batches if path not in self._under_way]
-            self._under_way.update(doomed)
+        with self._lock:  # a later commit names batches that it still lists
+            obsolete = [path for path in batches if path not in self._under_way]
+            self._under_way.update(obsolete)
         # Not by the store's own threads: those belong to the commits. A future for each object
         # would cost more than deleting it from a local disk.
-        for first in range(min(DELETES, len(doomed))):
-            deleting.submit(self._delete, doomed[first::DELETES])
+        for first in range(min(DELETES, len(obsolete))):
+            deleting.submit(self._delete, obsolete[first::DELETES])
 
-    def _delete(self, doomed: Sequence[str]) -> None:
+    def _delete(self, obsolete: Sequence[str]) -> None:
         try:
-            for path in doomed:
+            for path in obsolete:
                 if not self._ending:
                     delete_quietly(self._store, (path,))
                 with self._lock:
                     self._under_way.discard(path)
         finally:
             with self._lock:
-                self._under_way.difference_update(doomed)
+                self._under_way.difference_update(obsolete)
 
     def _write_hint(self, created: Head) -> None:
-        """Without reading it first, once this process has: that it goes back harms nobody."""
+        """Write the hint; read it only the first time: an older hint does no harm."""
         if self._hinted < 0:
             self._manifests.write_hint(created)
         elif created.generation > self._hinted:
@@ -132,8 +132,8 @@ class Cleanup:
         self._hinted = max(self._hinted, created.generation)
 
 
-def delete_quietly(store: Store, doomed: Iterable[str]) -> int:
-    """Delete what can be deleted; one failure never stops the rest. Returns the failures."""
+def delete_quietly(store: Store, obsolete: Iterable[str]) -> int:
+    """Delete objects; a failure does not stop the others. Returns the number of failures."""
 
     def delete(path: str) -> int:
         try:
@@ -143,4 +143,4 @@ def delete_quietly(store: Store, doomed: Iterable[str]) -> int:
             log.warning("could not delete %s: %s", path, error)
             return 1
 
-    return sum(each(store, delete, doomed))
+    return sum(each(store, delete, obsolete))

@@ -13,19 +13,17 @@ publishes all of it by creating one object:
 
 Why each step is where it is:
 
-- *Head before inbox.* Number n+1 can be created only if nobody committed since
-  the head was read, so nothing that the listing showed was consumed by others,
-  except what n itself had not yet deleted, and that is in `consumed` and
-  `pending_cleanup`. A process that has just created n need not read it: if there is
-  an n+1 by now, step 4 fails, and everything is done again from the true head.
+- *Head before inbox.* Number n+1 can be created only if nobody committed since the head was read,
+  so nothing that the listing showed was consumed by others, except what n itself had not yet
+  deleted, and that is in `consumed` and `pending_cleanup`. A process that has just created n need
+  not read it: if n+1 exists by now, step 4 fails, and everything is repeated from the true head.
   What was consumed is tracked by name; the order of ULIDs decides nothing.
-- *Every path before step 4 carries this attempt's nonce.* What a crashed attempt
-  left behind collides with nobody, is referred to by nobody, and goes with GC.
+- *Every path before step 4 carries this attempt's nonce.* Files of a crashed attempt collide with
+  no others, are not referred to, and are deleted by GC.
 - *Step 4 is the only step that counts.* A crash before it changes nothing; a
   crash after it loses nothing. No reader can see half of it.
-- *Created, exists, or unknown.* After a timeout the number is read back: our
-  commit id there means that it was us. The same bytes are put again otherwise,
-  never other bytes under the same number.
+- *Created, exists, or unknown.* After a timeout the number is read back: with our commit id, the
+  commit succeeded. The same bytes are put again otherwise, never other bytes under the same number.
 - *A batch leaves `pending_cleanup` only when a listing, made after the head was
   read, no longer shows it.* A delete that failed is thus repeated for ever.
 - *A batch is consumed once, however late or often it arrives.* A client may send a
@@ -36,17 +34,15 @@ Why each step is where it is:
   unread. Rows leave for history, and are found there; a rollback keeps them.
 - *The store's clock.* Times in a manifest are the store's. A process whose clock
   differs from it by more than a bound does not commit.
-- *A writer that slept.* GC may have removed number n+1 in the meantime, and
-  creating it again would fork history. An attempt older than a tenth of the age
-  gate gives up. One that fell asleep right before its put lists the manifests
-  afterwards (the hint will not do: it may be lost, or have gone back): if there
-  are numbers beyond its own, and the next one is not its child, the commit is
-  void; it withdraws its manifest and touches nothing else.
+- *A writer that slept.* GC may have removed number n+1 in the meantime, and creating it again would
+  fork history. An attempt older than a tenth of the age gate is abandoned. After its put, a slow
+  one lists the manifests (the hint is not enough: it may be lost or stale): if there are numbers
+  beyond its own, and the next one is not its child, the commit is void; it withdraws its manifest
+  and touches nothing else.
 
 `Committer._commit` is these steps for events; `publish` is steps 1, 4 and 5 for merges, rebuilds
-and rollbacks, which have no events, and swap files instead. How each step is done is said where
-that is done: the head in head.py, the inbox in inbox.py, creating and settling in publish.py,
-deleting in cleanup.py.
+and rollbacks, which have no events, and swap files instead. The implementation of each step: the
+head in head.py, the inbox in inbox.py, creating and settling in publish.py, deleting in cleanup.py.
 """
 
 from __future__ import annotations
@@ -77,7 +73,7 @@ from arco.storage import paths
 log = logging.getLogger(__name__)
 
 OWN = 16
-"""So many of a process's own commits are remembered, for the threads that wait for them."""
+"""Maximum of own commits in memory, for the threads that wait for them."""
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -95,11 +91,11 @@ Outcome = Committed | NothingToCommit
 
 
 class _Written(msgspec.Struct):
-    """Files already written for a set of batches; good for any head with the same position."""
+    """Files already written for a set of batches; valid for any head with the same position."""
 
     position: int
     base_generation: int
-    taken: InboxBatches
+    inbox: InboxBatches
     events: list[Recorded]
     segment: SegmentRef | None
     projection: Projection
@@ -118,13 +114,13 @@ class Committer:
         self._publisher = publisher
         self._inbox = inbox
         self._projector = projector
-        # One commit at a time in this process: whoever waits here finds its batch
-        # committed by the one before. Correctness does not depend on it.
+        # One commit at a time in this process: a thread that waits here finds its batch committed
+        # by the one before. Correctness does not depend on it.
         self._lock = threading.Lock()
         self._own: deque[Head] = deque(maxlen=OWN)
 
     def commit(self, names: Sequence[str] = ()) -> Outcome:
-        """Commit what is in the inbox; `names` are known to be there, or were."""
+        """Commit the inbox; `names` are batches that are known to be there, or were."""
         with self._lock, _collector_paused():
             return self._commit(names)
 
@@ -134,22 +130,22 @@ class Committer:
         while True:
             head = publication.head()  # 1
             if written is None or not self._is_still_good(written, head):
-                taken = self._without_consumed(head, self._inbox.take(head, names))  # 2
-                if not taken.batches and not taken.rejections:
+                inbox = self._without_consumed(head, self._inbox.take(head, names))  # 2
+                if not inbox.batches and not inbox.rejections:
                     if not publication.is_newest(head):
                         continue
-                    delete_quietly(self._store, map(paths.inbox, taken.leftovers))
+                    delete_quietly(self._store, map(paths.inbox, inbox.leftovers))
                     return NothingToCommit(head)
-                written = self._write(head, taken)  # 3
+                written = self._write(head, inbox)  # 3
             created = publication.try_create(head, _proposal(head, written))  # 4
             if created is not None:
                 publication.settle(created)  # 5
                 self._own.append(created)
                 self._projector.committed(created, written.projection, written.added)
-                return Committed(created, len(written.events), written.taken.more)
+                return Committed(created, len(written.events), written.inbox.more)
 
     def commit_batch(self, name: str, since: int) -> Head:
-        """Commit until `name` is consumed, by whomever; the generation that did it.
+        """Commit until `name` is consumed, by any process; returns the generation that consumed it.
 
         `since` is a generation from before the batch was appended.
         """
@@ -178,19 +174,21 @@ class Committer:
                 return candidate, generation
         return None, max(since, head.generation)
 
-    def _without_consumed(self, head: Head, taken: InboxBatches) -> InboxBatches:
+    def _without_consumed(self, head: Head, inbox: InboxBatches) -> InboxBatches:
         """Without the batches that an earlier commit has consumed: those are leftovers."""
-        names = [batch.name for batch in taken.batches]
-        names += [rejection.name for rejection in taken.rejections]
-        again = self._projector.consumed(head, names)
-        if not again:
-            return taken
-        log.warning("%d batches arrived again after they were consumed: %s", len(again), again)
+        names = [batch.name for batch in inbox.batches]
+        names += [rejection.name for rejection in inbox.rejections]
+        repeated = self._projector.consumed(head, names)
+        if not repeated:
+            return inbox
+        log.warning(
+            "%d batches arrived again after they were consumed: %s", len(repeated), repeated
+        )
         return msgspec.structs.replace(
-            taken,
-            batches=[batch for batch in taken.batches if batch.name not in again],
-            rejections=[bad for bad in taken.rejections if bad.name not in again],
-            leftovers=tuple(sorted({*taken.leftovers, *again})),
+            inbox,
+            batches=[batch for batch in inbox.batches if batch.name not in repeated],
+            rejections=[bad for bad in inbox.rejections if bad.name not in repeated],
+            leftovers=tuple(sorted({*inbox.leftovers, *repeated})),
         )
 
     def _is_still_good(self, written: _Written, head: Head) -> bool:
@@ -199,29 +197,29 @@ class Committer:
             written.base_generation, head
         )
 
-    def _write(self, head: Head, taken: InboxBatches) -> _Written:
+    def _write(self, head: Head, inbox: InboxBatches) -> _Written:
         now = self._core.store_clock.now()
-        events = self._positioned(head, taken, now)
+        events = self._positioned(head, inbox, now)
         files: list[Callable[[], EncodedFile]] = []
         segment = None
         if events:
             encoded, segment = self._segment(events)
             files.append(lambda: encoded)
-        names = [batch.name for batch in taken.batches]
+        names = [batch.name for batch in inbox.batches]
         projection = self._projector.prepare(head, events, segment, names, now)
         added = write_files(self._core, [*files, *projection.files])
         return _Written(
-            head.manifest.position, head.generation, taken, events, segment, projection, added
+            head.manifest.position, head.generation, inbox, events, segment, projection, added
         )
 
-    def _positioned(self, head: Head, taken: InboxBatches, now: datetime) -> list[Recorded]:
-        """Give the events their positions, in one order whatever batches they came in.
+    def _positioned(self, head: Head, inbox: InboxBatches, now: datetime) -> list[Recorded]:
+        """Give the events their positions; the order does not depend on their batches.
 
-        An object from the future, as a local disk may hold one, was received now.
+        An object from the future, which a local disk may have, counts as received now.
         """
         arrivals = [
             (event.id, batch.received_at, event, payload)
-            for batch in sorted(taken.batches, key=attrgetter("received_at"))
+            for batch in sorted(inbox.batches, key=attrgetter("received_at"))
             for event, payload in batch.events
         ]
         arrivals.sort(key=itemgetter(0))  # it is stable: of the same id, what came first
@@ -245,7 +243,7 @@ class Committer:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Without Python's search for reference cycles.
+    """Disable Python's garbage collector.
 
     A commit makes hundreds of thousands of objects and no cycles: the search would take a
     fifth of its time. Two threads may pause it at once; the last one to end leaves it on.
@@ -284,9 +282,9 @@ def _proposal(head: Head, written: _Written) -> Proposal:
         if recorded.payload is None:
             kind = f"{recorded.event.type}@{recorded.event.version}"
             skipped[kind] = skipped.get(kind, 0) + 1
-    taken, root = written.taken, head.manifest
+    inbox, root = written.inbox, head.manifest
     last = written.events[-1] if written.events else None
-    rejected = tuple(r.name for r in taken.rejections)
+    rejected = tuple(r.name for r in inbox.rejections)
     l0 = {table: (*root.l0.get(table, ()), ref) for table, ref in written.added.l0.items()}
     return Proposal(
         kind="events",
@@ -295,8 +293,8 @@ def _proposal(head: Head, written: _Written) -> Proposal:
         position=last.position if last else root.position,
         log_time=last.received_at if last else root.log_time,
         segment=written.segment,
-        consumed=tuple(b.name for b in taken.batches) + rejected,
+        consumed=tuple(b.name for b in inbox.batches) + rejected,
         rejected=rejected,
         skipped=skipped,
-        pending=taken.leftovers,
+        pending=inbox.leftovers,
     )

@@ -1,7 +1,8 @@
-"""What a generation holds: the files of its tables, looked up when somebody asks."""
+"""The content of a generation: the files of its tables, looked up when needed."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ class TableFiles:
 
     __slots__ = (
         "_history",
+        "_last_buckets",
         "_load",
         "base",
         "columns",
@@ -50,6 +52,8 @@ class TableFiles:
         """Where the list of history files is stored; None if there are none, or it is not yet."""
         self._history: tuple[FileRef, ...] | None = None if history_ref and load else history
         self._load = load
+        self._last_buckets: list[int] | None = None
+        """Of the files of the base, which have no bucket in common and are in their order."""
 
     @property
     def history(self) -> tuple[FileRef, ...]:
@@ -63,8 +67,18 @@ class TableFiles:
         return self.history_ref is not None or bool(self._history)
 
     def recent(self) -> tuple[FileRef, ...]:
-        """What folds see: everything but history."""
+        """All files but history: what folds read."""
         return self.base + self.l0
+
+    def recent_with(self, bucket: int) -> tuple[FileRef, ...]:
+        """Those of the same that may hold a bucket. In the base that is one file at most."""
+        if self._last_buckets is None:
+            self._last_buckets = [ref.buckets[1] for ref in self.base]
+        at = bisect_left(self._last_buckets, bucket)
+        base = tuple(ref for ref in self.base[at : at + 1] if ref.buckets[0] <= bucket)
+        if not self.l0:
+            return base
+        return base + tuple(r for r in self.l0 if r.buckets[0] <= bucket <= r.buckets[1])
 
     def files(self) -> tuple[FileRef, ...]:
         return self.base + self.l0 + self.history

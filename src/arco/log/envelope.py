@@ -1,4 +1,4 @@
-"""Events and batches, as they travel and as they are stored.
+"""Events and batches, as they are sent and stored.
 
 A *batch* is what one append puts into the inbox: a JSON object with 1..n
 events, the batch's own name, and a checksum. An *event* is an envelope
@@ -45,7 +45,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def lowest_version(self) -> int:
-        """The lowest version that reads this payload rightly: the one it is written with.
+        """The lowest version that reads this payload correctly; it is written with this version.
 
         A reader skips versions above its own. A payload that has none of the newer fields
         is therefore written with the older version, which programs of before still read.
@@ -158,7 +158,7 @@ def decode_batch(raw: bytes, tenant: str, workspace: str, name: str) -> Batch:
 def unfit(event: Event, tenant: str, workspace: str) -> str | None:
     """Why the log of a workspace cannot hold an event's envelope; None if it can.
 
-    What a column of the log cannot hold would stop every commit from there on.
+    A value that a column of the log cannot hold would fail every later commit.
     """
     if (event.tenant_id, event.workspace_id) != (tenant, workspace):
         return (
@@ -278,7 +278,7 @@ class EventTypes:
 
 
 def _unknown(data: msgspec.Raw) -> None:
-    """What becomes of data of an unknown type or version."""
+    """The payload for data of an unknown type or version."""
 
 
 def make_event(
@@ -309,7 +309,7 @@ def make_event(
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """An event with its place in the log: what folds are given.
+    """An event with its position in the log, for folds.
 
     `received_at` is the log's own time: the store's last-modified of the batch,
     never earlier than that of the position before. It is the only time a fold

@@ -1,13 +1,12 @@
 """Finding the head, and reading manifests.
 
-The head is the root manifest with the greatest generation. It is found from a
-hint by probing upwards. The hint may be stale, lost, or even have gone back: it
-only says where to start. What must hold is that every generation between the
-starting point and the head exists. GC thins out generations from below, and only
-such that are older than its age gate. So a start is safe if this process saw it as
-the head less than a tenth of the gate ago, or if it was published less than that ago;
-a time in the future says that a clock is wrong. Any other start is confirmed by a
-listing, which costs one call in a workspace that has been idle for hours.
+The head is the root manifest with the greatest generation. It is found from a hint by probing
+upwards. The hint may be stale, lost, or even have gone back: it only says where to start. What must
+hold is that every generation between the starting point and the head exists. GC thins out
+generations from below, and only such that are older than its age gate. So a start is safe if this
+process saw it as the head less than a tenth of the gate ago, or if it was published less than that
+ago; a time in the future means that a clock is wrong. Any other start is confirmed by a listing,
+which costs one call in a workspace that has been idle for hours.
 
 Only NotFound means empty. Anything else fails closed.
 """
@@ -119,7 +118,7 @@ class Manifests:
         return head
 
     def assumed(self) -> Head | None:
-        """What was the head a short while ago; None if that is unknown or too long ago.
+        """The recent head; None if it is unknown or too old.
 
         For a writer that creates the number after it: if another has, the create fails.
         """
@@ -135,7 +134,7 @@ class Manifests:
         return self.listed(newest)
 
     def _was_just_head(self) -> bool:
-        """Both clocks are asked: the monotonic one stands still while a machine sleeps."""
+        """Both clocks are compared: the monotonic one stops while a machine sleeps."""
         limit = self.age_gate / 10
         elapsed_s = self.clock.monotonic() - self._last_head_at[0]
         elapsed = self.clock.now() - self._last_head_at[1]
@@ -150,7 +149,7 @@ class Manifests:
         return None if hint is None else self.find(hint.generation)
 
     def listed(self, above: Head | None) -> Head | None:
-        """The newest generation by a listing, which is what we do when in doubt."""
+        """The newest generation by a listing, for when the hint cannot be trusted."""
         newest = None
         if above is None:
             listed: Iterable[ObjectMeta] = listed_surely(self.store, paths.MANIFESTS)
@@ -185,7 +184,7 @@ class Manifests:
             return None
 
     def read(self, generation: int) -> Head:
-        """One generation. Raises NotFound if it never was, or was collected."""
+        """One generation. Raises NotFound if it does not exist or was collected."""
         if generation == 0:
             return genesis(self.tenant, self.workspace)
         path = paths.root(generation)
@@ -260,11 +259,11 @@ class Manifests:
             self._last_head = head
             self._last_head_at = (self.clock.monotonic(), self.clock.now())
 
-    def kept(self) -> Floor:
+    def floor(self) -> Floor:
         """Which generations GC promises to keep.
 
-        Floors are numbered objects, and the greatest number holds: one that arrives late, or
-        from a collector that slept, cannot put it back.
+        Floors are numbered objects, and the greatest number counts: one that arrives late, or from
+        a collector that slept, cannot lower it.
         """
         return self._newest_floor()[1]
 
@@ -283,7 +282,7 @@ class Manifests:
         return self._newest_floor()[0]
 
     def raise_floor(self, floor: Floor) -> None:
-        """Let nobody open what is not kept. Whoever does this looks at the pins only after it.
+        """Prevent readers from opening other generations. Read the pins only after this.
 
         Raises Contended if another collector was faster.
         """
@@ -296,7 +295,7 @@ class Manifests:
             raise Contended("another gc changed the floor concurrently", hint="try again")
         self._put_floor(number + 1, encode_sealed(floor))
         for older in sorted(self._floors()):
-            if older < number:  # one stays, for whoever lists while this goes on
+            if older < number:  # one stays, for concurrent listings
                 with contextlib.suppress(Error):
                     self.store.delete(paths.marks(older))
                     self.store.delete(paths.floor(older))
@@ -314,13 +313,13 @@ class Manifests:
                 yield number
 
     def first_where(
-        self, holds: Callable[[Head], bool], kept: Floor, high: Head
+        self, holds: Callable[[Head], bool], floor: Floor, high: Head
     ) -> tuple[Head | None, int]:
         """The first kept generation for which a monotone predicate holds, up to `high`.
 
         With the generation kept right before it; 0 if there is none.
         """
-        numbers = KeptGenerations(kept, high.generation)
+        numbers = KeptGenerations(floor, high.generation)
         if not holds(high):
             return None, high.generation
         best, low, top = high, 0, len(numbers) - 1
@@ -337,17 +336,17 @@ class Manifests:
 class KeptGenerations(Sequence[int]):
     """The numbers of all generations that a floor keeps, up to a head, in order."""
 
-    def __init__(self, kept: Floor, newest: int) -> None:
-        self._kept = kept
+    def __init__(self, floor: Floor, newest: int) -> None:
+        self._floor = floor
         self._newest = newest
 
     def __len__(self) -> int:
-        return len(self._kept.thinned) + self._newest + 1 - self._kept.generation
+        return len(self._floor.thinned) + self._newest + 1 - self._floor.generation
 
     def __getitem__(self, index: Any) -> Any:
         if index >= len(self):
             raise IndexError(index)
-        thinned = self._kept.thinned
+        thinned = self._floor.thinned
         if index < len(thinned):
             return thinned[index].generation
-        return self._kept.generation + index - len(thinned)
+        return self._floor.generation + index - len(thinned)

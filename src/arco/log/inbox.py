@@ -1,10 +1,9 @@
-"""Taking batches out of the inbox, and setting aside what cannot be read.
+"""Reads batches from the inbox, and rejects objects that cannot be read.
 
-Anybody with access to the store can put anything here, and any read can go wrong.
-A batch is taken if its bytes have their own checksum. Bytes that have not are read
-again; an object is rejected only by two equal reads, or by its size in the listing,
-without a read. A rejected object is copied as it is, under a name of our own, so that
-no name, no size and no content of one object stops the others.
+Any process with access to the store can put objects here, and any read can fail. A batch is taken
+if its checksum is correct; otherwise it is read again. An object is rejected only after two equal
+reads, or by its size in the listing, without a read. A rejected object is copied as it is, under a
+name of our own, so that no name, no size and no content of one object stops the others.
 """
 
 from __future__ import annotations
@@ -87,25 +86,24 @@ class Inbox:
     def take(self, head: Head, names: Sequence[str] = ()) -> InboxBatches:
         """Read unconsumed batches. The head must have been read before this is called.
 
-        `names` come first, so that a batch somebody waits for does not queue
-        behind a flood.
+        `names` come first, so that a batch with a waiting caller does not queue behind many others.
         """
         pending = {*head.manifest.consumed, *head.manifest.pending_cleanup}
         listing = self._listed(pending)
-        # Notifications may come twice; a batch must not.
+        # A name may come twice; a batch must not.
         first = dict.fromkeys(name for name in names if name not in pending)
-        asked = {name: meta for name in first if (meta := listing.fresh.get(name)) is not None}
+        requested = {name: meta for name in first if (meta := listing.fresh.get(name)) is not None}
         if listing.stopped_at:
-            beyond = [name for name in first if name not in asked]
-            asked |= dict(filter(None, each(self._store, self._look, beyond)))
-        ordered = [*asked.values()]
-        ordered += [meta for name, meta in listing.fresh.items() if name not in asked]
+            beyond = [name for name in first if name not in requested]
+            requested |= dict(filter(None, each(self._store, self._look, beyond)))
+        ordered = [*requested.values()]
+        ordered += [meta for name, meta in listing.fresh.items() if name not in requested]
         chosen = self._within_limits(ordered)
         more = bool(listing.stopped_at) or len(chosen) < len(ordered)
         return self._read(head, chosen, listing.leftovers, more=more)
 
     def _listed(self, pending: set[str]) -> _Listing:
-        """What the inbox holds, as far as one commit needs to know: a flood is not listed whole."""
+        """The batches for one commit: a very full inbox is not listed completely."""
         fresh: dict[str, ObjectMeta] = {}
         present: set[str] = set()
         count = size = 0
@@ -119,11 +117,11 @@ class Inbox:
                 continue
             fresh[name] = meta
             if name in self._complaints:
-                continue  # it stays there, and must not hide what comes after it
+                continue  # it stays in the inbox, and must not hide later batches
             count += 1
             size += meta.size if meta.size <= MAX_BATCH_BYTES else 0
             if count > self._limits.batches or size > self._limits.bytes + MAX_BATCH_BYTES:
-                # Of what lies beyond nobody knows whether it was deleted.
+                # Whether later ones were deleted is unknown.
                 unseen = {name for name in pending if paths.inbox(name) > meta.path}
                 return _Listing(fresh, tuple(sorted(present | unseen)), meta.path)
         return _Listing(fresh, tuple(sorted(present)), "")
@@ -148,7 +146,7 @@ class Inbox:
     def _read(
         self, head: Head, metas: list[ObjectMeta], leftovers: tuple[str, ...], *, more: bool
     ) -> InboxBatches:
-        taken = InboxBatches([], [], leftovers, more)
+        inbox = InboxBatches([], [], leftovers, more)
         unread: Unavailable | None = None
 
         def read(meta: ObjectMeta) -> ReceivedBatch | Rejection | Unavailable | None:
@@ -157,14 +155,14 @@ class Inbox:
         for result in each(self._store, read, metas):
             match result:
                 case ReceivedBatch():
-                    taken.batches.append(result)
+                    inbox.batches.append(result)
                 case Rejection():
-                    taken.rejections.append(result)
+                    inbox.rejections.append(result)
                 case Unavailable():
                     unread = result
-        if unread is not None and not taken.batches and not taken.rejections:
+        if unread is not None and not inbox.batches and not inbox.rejections:
             raise unread
-        return taken if unread is None else msgspec.structs.replace(taken, more=True)
+        return inbox if unread is None else msgspec.structs.replace(inbox, more=True)
 
     def _one(self, head: Head, meta: ObjectMeta) -> ReceivedBatch | Rejection | Unavailable | None:
         name = paths.inbox_name(meta.path)
@@ -186,8 +184,7 @@ class Inbox:
     def _events(self, head: Head, name: str, meta: ObjectMeta) -> Events:
         """The events of a batch. Raises Unavailable if what was read is not the object.
 
-        The listing knows its size: an empty answer and an error page are bad reads, however
-        often they come, and not a bad object.
+        The listing has its size: an empty answer and an error page are bad reads, not a bad object.
         """
         size = -1
 
@@ -205,25 +202,25 @@ class Inbox:
             raise Unavailable(message, hint="the connection to the store is unreliable") from None
 
     def _complain(self, name: str, problem: str) -> None:
-        """Log once for each object, however often it is met."""
+        """Log once for each object."""
         if name not in self._complaints and len(self._complaints) < 100_000:
             self._complaints.add(name)
-            log.error("%r in the inbox %s; it stays there, and stops nobody", name[:200], problem)
+            log.error("%r in the inbox %s; it stays there", name[:200], problem)
 
     def _decode(self, head: Head, name: str, raw: bytes) -> Events:
         batch = decode_batch(raw, head.manifest.tenant_id, head.manifest.workspace_id, name)
         return list(zip(batch.events, self._types.payloads(batch.events), strict=True))
 
     def _set_aside(self, rejection: Rejection) -> Rejection | None:
-        """Copy a rejected object. One that cannot be copied stays, and stops nobody."""
+        """Copy a rejected object. One that cannot be copied stays in the inbox."""
         try:
             self._store.copy(paths.inbox(rejection.name), paths.rejected_object(rejection.key))
             record = seal(msgspec.json.encode(rejection))
-            # An attempt before this one may have set it aside already, for another reason.
+            # An earlier attempt may have copied it already, with another reason.
             with contextlib.suppress(Corrupt):
                 put_own(self._store, paths.rejection(rejection.key), record, mode=Mode.CREATE)
         except NotFound:
-            return None  # another committer has set it aside
+            return None  # another committer has rejected it
         except Error as error:
             self._complain(rejection.name, f"cannot be moved to the rejected objects: {error}")
             return None

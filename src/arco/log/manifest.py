@@ -55,7 +55,7 @@ class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
     days: tuple[date, date] | None = None
     """Of history files: the first and the last day that it is for."""
     table: str = ""
-    """Of a change file, which holds rows of several tables: whose rows are meant."""
+    """Of a change file, which holds rows of several tables: the table."""
 
 
 class TableChanges(msgspec.Struct, frozen=True, array_like=True):
@@ -65,8 +65,8 @@ class TableChanges(msgspec.Struct, frozen=True, array_like=True):
     buckets: tuple[int, int]
     versions: tuple[int, int]
     columns: int
-    """How many columns the table had for whoever wrote it. They are only ever added: a program
-    that knows fewer must not write these rows again."""
+    """The number of the table's columns for its writer. Columns are only ever added: a program with
+    fewer columns must not rewrite these rows."""
 
 
 class ChangesRef(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ class Ref(msgspec.Struct, frozen=True):
 
 
 class HistoryRef(msgspec.Struct, frozen=True):
-    """The list of a table's history files, and what a reader needs to leave it unread."""
+    """The list of a table's history files, and what a reader needs to skip it."""
 
     list: Ref
     files: int
@@ -287,7 +287,7 @@ def sha256(raw: bytes) -> str:
 
 
 def verified(raw: bytes, expected: str, path: str) -> bytes:
-    """`raw`, if it is what the manifest says it is; Corrupt otherwise."""
+    """`raw`, if its size and checksum match the manifest. Raises Corrupt otherwise."""
     checksum = sha256(raw)
     if checksum != expected:
         raise Corrupt(

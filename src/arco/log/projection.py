@@ -1,4 +1,4 @@
-"""What a commit asks of the tables: fold these events, and say which files that makes."""
+"""The interface of commits to the tables: fold events, and create the changed files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arco.storage.unique_objects import put_own
 
 
 class EncodedFile(NamedTuple):
-    """A file, ready to be put."""
+    """An encoded file, to be put."""
 
     path: str
     raw: bytes
@@ -58,11 +58,11 @@ class Projection(Protocol):
 
     @property
     def files(self) -> Sequence[Callable[[], EncodedFile]]:
-        """Each makes one file with changed rows; any thread may call it."""
+        """Functions that each create one file with changed rows; any thread may call them."""
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """Facts that a fold could not take, by kind."""
+        """The number of facts that a fold could not process, by kind."""
 
 
 class Projector(Protocol):
@@ -85,7 +85,7 @@ class Projector(Protocol):
 
 
 def write_files(core: LogCore, files: Sequence[Callable[[], EncodedFile]]) -> AddedFiles:
-    """Make and put files: one is made while the disk or the network has others."""
+    """Encode and put files; encoding and writing overlap."""
 
     def write(make: Callable[[], EncodedFile]) -> EncodedFile:
         file = make()

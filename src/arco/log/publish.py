@@ -1,4 +1,4 @@
-"""Publishing: one attempt after another to create the next root manifest.
+"""Publishing: repeated attempts to create the next root manifest.
 
 commit.py states the order of these steps, and why. Event commits, merges, rebuilds and
 rollbacks all publish with this; nothing else creates a root manifest.
@@ -65,7 +65,7 @@ def left_to_delete(head: Head) -> tuple[str, ...]:
 
 
 class Publisher:
-    """Where publications of this process begin, and what they share. Any thread may use it."""
+    """What the publications of this process share. Thread-safe."""
 
     def __init__(
         self, core: LogCore, *, rng: random.Random | None = None, attempts: int = 20
@@ -96,11 +96,11 @@ class Publication:
         self._assumed = False
 
     def head(self) -> Head:
-        """The generation to build on. Asked again after a lost race, it waits, and reads it.
+        """The generation to build on. After a lost race, this waits and reads it again.
 
-        After a commit of its own a process takes that for the head: if another process has
-        committed meanwhile, the number is taken and the create fails, as it would anyway.
-        Raises Contended after too many lost races.
+        After its own commit a process assumes that this is the head: if another process has
+        committed meanwhile, the number exists and the create fails. Raises Contended after too many
+        lost races.
         """
         if self._attempts == self._publisher.attempts:
             raise Contended(
@@ -128,8 +128,8 @@ class Publication:
     def try_create(self, head: Head, proposal: Proposal) -> Head | None:
         """Create the generation after `head`; None if another writer has.
 
-        Raises Fenced if this publication is so old that its number may be gone, ClockSkew if
-        this machine's clock is wrong, and Unavailable if the outcome stays unknown.
+        Raises Fenced if this publication is so old that its number may have been collected,
+        ClockSkew if this machine's clock is wrong, and Unavailable if the outcome stays unknown.
         """
         root = self._root(head, proposal)
         raw = encode_sealed(root)
@@ -143,7 +143,7 @@ class Publication:
         return None if self._publisher.lost else Head(root, sha256(raw))
 
     def settle(self, created: Head) -> None:
-        """Withdraw what came too late; write the hint, delete the consumed batches."""
+        """Withdraw a manifest that came too late; write the hint, delete the consumed batches."""
         late = self._is_late()
         if late:
             self._withdraw_if_void(created)
@@ -187,9 +187,9 @@ class Publication:
 
         def put(name: str) -> tuple[str, Ref]:
             ref = domains.get(name)
-            kept = {} if ref is None else self._manifests.domain(ref).tables
+            previous = {} if ref is None else self._manifests.domain(ref).tables
             fresh = {t: m for (domain, t), m in stored.items() if domain == name}
-            manifest = DomainManifest(name, generation, {**kept, **fresh})
+            manifest = DomainManifest(name, generation, {**previous, **fresh})
             return name, self._put(paths.domain(name, generation, self._core.ids()), manifest)
 
         return dict(each(self._store, put, sorted({domain for domain, _ in stored})))
@@ -216,7 +216,7 @@ class Publication:
         return ref
 
     def _put_root(self, root: RootManifest, raw: bytes) -> bool:
-        """Whether the generation is ours; False if it is somebody else's."""
+        """Whether this publication created the generation; False if another writer did."""
         path = paths.root(root.generation)
         unknown: Error | None = None
         for attempt in range(5):
@@ -241,7 +241,7 @@ class Publication:
     def _is_late(self) -> bool:
         """Whether this is so old that its number may have been collected.
 
-        Both clocks are asked: the monotonic one stands still while a machine sleeps.
+        Both clocks are compared: the monotonic one stops while a machine sleeps.
         """
         limit = self._manifests.age_gate / 10
         return (
@@ -253,8 +253,8 @@ class Publication:
         newest = self._manifests.listed(created)
         if newest is None or newest.generation == created.generation:
             return
-        if created.generation in self._manifests.kept().thinned_numbers():
-            return  # others went on from it, and GC has thinned those: a fork would not be kept
+        if created.generation in self._manifests.floor().thinned_numbers():
+            return  # others committed after it, and GC has thinned those: a fork would not be kept
         child = self._manifests.find(created.generation + 1)
         if child is None or child.manifest.parent_sha256 != created.sha256:
             self._store.delete(paths.root(created.generation))

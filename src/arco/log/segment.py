@@ -71,14 +71,14 @@ def encode(events: Sequence[Recorded]) -> bytes:
 
 
 def encode_table(events: pa.Table) -> bytes:
-    few = events.num_rows < FEW
+    is_small = events.num_rows < FEW
     sink = pa.BufferOutputStream()
     pq.write_table(
         events,
         sink,
-        compression={"data": "zstd"} if few else "zstd",
-        compression_level={"data": 1} if few else 1,
-        use_dictionary=not few and ["type", "source", "tenant_id", "workspace_id", "actor"],
+        compression={"data": "zstd"} if is_small else "zstd",
+        compression_level={"data": 1} if is_small else 1,
+        use_dictionary=not is_small and ["type", "source", "tenant_id", "workspace_id", "actor"],
         write_statistics=["position", "type", "received_at"],
         store_schema=False,
     )

@@ -1,1 +1,1 @@
-"""Notifications: what happened, told to whom a rule names."""
+"""Notifications: reports events to the recipients of rules."""

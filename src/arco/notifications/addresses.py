@@ -1,7 +1,7 @@
 """Which addresses a webhook may not reach unless its channel allows it.
 
-A URL is given by who may write the configuration, and is called by a process inside the network:
-it must not be a way to services that trust whoever is inside.
+A URL comes from the configuration, and is called by a process inside the network: it must not give
+access to services that trust the network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def private_address(host: str) -> str:
-    """Why a host is none of the public network, as far as its name tells; empty if it may be."""
+    """Why a host is not public, by its name; empty if it may be."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(_INSIDE):
         return "a name of this machine or network"
@@ -28,7 +28,7 @@ def private_address(host: str) -> str:
 
 
 def not_public(address: Address) -> str:
-    """What kind of address it is; empty for one that the public network has."""
+    """The kind of an address that is not public; empty for a public one."""
     address = _inner(address)
     if address.is_loopback or address.is_unspecified:
         return "a loopback address"

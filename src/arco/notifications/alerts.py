@@ -1,12 +1,12 @@
 """The fold of alerts and of the outbox: one key for each rule.
 
-An alert is open from the first failure of a subject that its rule tells of until the subject has
-recovered: meanwhile nothing is told of it again. What is told goes into the newest notification
-for a receiver as long as nobody has claimed that; so thousands of failures are one message. There
-is at most one message for a receiver in the interval of a rule.
+An alert is open from the first failure of a subject that its rule reports until the subject has
+recovered: meanwhile it is not reported again. Reports are added to the newest notification for a
+receiver until it is claimed, so thousands of failures are one message. There is at most one message
+for a receiver in the interval of a rule.
 
-Who sends a notification claims it first, with the number of the attempt: of two claims the fold
-takes one. A claim that is not answered ends after `CLAIM`, and the next attempt may begin.
+A notification is claimed before it is sent, with the number of the attempt: of two claims the fold
+accepts one. A claim without an outcome expires after `CLAIM`, and the next attempt may begin.
 Notifications for one receiver are sent in the order of their sequence numbers.
 """
 
@@ -50,7 +50,7 @@ from servo.contract.manifest import CONSUMERS, OWNERS
 replace = msgspec.structs.replace
 
 WAIT_S: Final = 10
-"""So long a new notification waits for more, if its rule's interval is not shorter."""
+"""How long a new notification waits for more items, if its rule's interval is not shorter."""
 CLAIM: Final = timedelta(seconds=120)
 MAX_ATTEMPTS: Final = 10
 FIRST_RETRY: Final = timedelta(seconds=10)
@@ -82,7 +82,7 @@ def _declare(rows: Rows, fact: Fact, e: NotificationDeclared) -> Iterator[Change
 
 
 def _remove(rows: Rows, fact: Fact, e: NotificationRemoved) -> Iterator[Change]:
-    """Its alerts are forgotten; what waits in the outbox is still sent."""
+    """Its alerts are removed; pending notifications are still sent."""
     row = rows.get(NOTIFICATION_RULES, rule_id(e.project, e.name))
     if row is None:
         return

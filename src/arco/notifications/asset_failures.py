@@ -4,9 +4,9 @@ An asset has failed when one of its partitions has, and recovered when none of t
 more; it is stale when one of its series is. It has one row, however many partitions fail. Only of
 an asset with a dynamic dimension there is one for each, too: they end when their key is removed.
 
-When an asset gets other partitions, those that were bad may be gone: nothing would ever make them
-good. So counting starts anew, and the asset has recovered with the next good output while nothing
-has failed after the change.
+When the partitions of an asset change, those that were bad may be removed, and would never recover.
+So counting starts again, and the asset has recovered with the next good output if nothing has
+failed after the change.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _is_keyed(rows: Rows, asset_id: str) -> bool:
     return any(True for _ in rows.scan(KEYED_ASSETS, asset_id))
 
 
-# -- partitions that are gone -------------------------------------------------------------
+# -- removed partitions --------------------------------------------------------------------
 
 
 def _declare_sets(rows: Rows, fact: Fact, e: KeySetsDeclared) -> Iterator[Change]:
@@ -78,12 +78,12 @@ def _declare_sets(rows: Rows, fact: Fact, e: KeySetsDeclared) -> Iterator[Change
         yield Delete(KEYED_ASSETS, (e.asset_id, e.keys))
         return
     if not _is_keyed(rows, e.asset_id):  # what failed before has no row
-        yield from _start_anew(rows, fact, e.asset_id)
+        yield from _restart(rows, fact, e.asset_id)
     yield Put(KEYED_ASSETS, KeyedAssetRow(e.asset_id, e.keys))
 
 
 def _remove_keys(rows: Rows, fact: Fact, e: PartitionKeysRemoved) -> Iterator[Change]:
-    """What is not a partition any more does not fail."""
+    """End the failures of removed partitions."""
     row = _row(rows, e.asset_id)
     removed = [
         each.partition_key
@@ -100,10 +100,10 @@ def _remove_keys(rows: Rows, fact: Fact, e: PartitionKeysRemoved) -> Iterator[Ch
 
 
 def _reshape(rows: Rows, fact: Fact, e: AssetReshaped) -> Iterator[Change]:
-    return _start_anew(rows, fact, e.asset_id)
+    return _restart(rows, fact, e.asset_id)
 
 
-def _start_anew(rows: Rows, fact: Fact, asset_id: str) -> Iterator[Change]:
+def _restart(rows: Rows, fact: Fact, asset_id: str) -> Iterator[Change]:
     row = rows.get(ASSET_FAILURES, asset_id)
     if row is not None and row.failing:
         yield _put(replace(row, failing=0, since=fact.position, unsure=True))
@@ -122,7 +122,7 @@ def _forget_partitions(rows: Rows, asset_id: str) -> Iterator[Change]:
         yield Delete(FAILING_PARTITIONS, (row.asset_id, row.partition_key))
 
 
-# -- what is good again -------------------------------------------------------------------
+# -- recovery ------------------------------------------------------------------------------
 
 
 def _materialize(rows: Rows, fact: Fact, e: PartitionMaterialized) -> Iterator[Change]:

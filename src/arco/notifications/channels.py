@@ -21,13 +21,13 @@
     username = "arco"
     password = "file:/run/secrets/mail"
 
-Secrets are references, which are resolved when something is sent, and kept nowhere.
+Secrets are references, which are resolved for each message, and never stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -41,8 +41,10 @@ from servo.contract.manifest import CONSUMERS, OWNERS, Notification, SecretRef, 
 from servo.project import Problem
 from servo.suggest import did_you_mean
 
+S = TypeVar("S", bound=Struct)
+
 MAX_TIMEOUT_S: Final = 30
-"""An attempt must be over long before its claim is."""
+"""An attempt must end long before its claim expires."""
 
 Resolve = Callable[[SecretRef], str]
 """The value of a secret. Raises Invalid, which names the reference."""
@@ -71,7 +73,7 @@ class SmtpChannel(Struct, frozen=True, kw_only=True, tag_field="type", tag="smtp
     sender: str
     port: int = 587
     to: tuple[str, ...] = ()
-    """Who gets what is sent to this channel; the owners of assets may be the only ones."""
+    """The recipients of this channel; it may be only for owners of assets."""
     security: Literal["starttls", "tls", "none"] = "starttls"
     username: str = ""
     password: str = ""
@@ -124,7 +126,7 @@ def _known(name: str, channels: Mapping[str, Channel]) -> str:
 def parse_channels(
     table: Mapping[str, Any], where: str = "[notifications]"
 ) -> NotificationSettings:
-    """The settings in a TOML table. Raises Invalid for what is not known, or is not allowed."""
+    """The settings in a TOML table. Raises Invalid for unknown keys and invalid values."""
     _check_keys(table, NotificationSettings, where)
     channels = table.get("channels", {})
     for name, values in channels.items() if isinstance(channels, Mapping) else ():
@@ -133,10 +135,8 @@ def parse_channels(
             types = ", ".join(_TYPES)
             raise Invalid(f"{where}: channel {name!r} needs a type", hint=f"one of {types}")
         _check_keys([key for key in values if key != "type"], cls, f"{where}, channel {name!r}")
-    try:
-        settings = msgspec.convert(table, NotificationSettings)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"{where}: {error}") from None
+        _converted(values, cls, f"{where}: channel {name!r}")
+    settings = _converted(table, NotificationSettings, where)
     if settings.base_url:
         _check_url(settings.base_url, f"{where}: base_url", allow_private=True)
     for name, channel in settings.channels.items():
@@ -154,6 +154,13 @@ _TYPES: Final[dict[Any, type[Struct]]] = {
     "slack": SlackChannel,
     "smtp": SmtpChannel,
 }
+
+
+def _converted(values: Mapping[str, Any], cls: type[S], where: str) -> S:
+    try:
+        return msgspec.convert(values, cls)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{where}: {error}") from None
 
 
 def _check_keys(keys: Any, cls: type[Struct], where: str) -> None:
@@ -215,7 +222,7 @@ def _check_url(url: str, where: str, *, allow_private: bool) -> None:
 
 
 def check_url(url: str, *, allow_private: bool) -> None:
-    """Raise Invalid for a URL that nothing is sent to. The message does not repeat the URL."""
+    """Raise Invalid for a URL that is not allowed. The message does not repeat the URL."""
     if any(ord(c) <= 32 or ord(c) >= 127 for c in url):
         raise Invalid("the URL has blanks or other characters that must be quoted")
     try:
@@ -245,15 +252,15 @@ def channel_problems(
                 if not settings.owners_channel:
                     yield Problem.at(
                         rule.code,
-                        f"{rule.name!r} tells {name}, and no channel writes to them",
+                        f"{rule.name!r} notifies {name}, but no channel sends e-mail",
                         'declare one with type = "smtp" in arco.toml, and name it in '
                         '[notifications] as owners = "…" if there are several',
                     )
             elif name not in settings.channels:
-                message = f"{rule.name!r} tells the unknown channel {name!r}"
+                message = f"{rule.name!r} names the unknown channel {name!r}"
                 yield Problem.at(rule.code, message, _known(name, settings.channels))
             elif isinstance(mail := settings.channels[name], SmtpChannel) and not mail.to:
-                message = f"{rule.name!r} tells the channel {name!r}, which has no recipients"
+                message = f"{rule.name!r} names the channel {name!r}, which has no recipients"
                 yield Problem.at(
                     rule.code, message, 'give the channel to = ["…"], or tell "owners"'
                 )

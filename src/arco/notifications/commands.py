@@ -15,7 +15,7 @@ class NotificationCommands:
         self._actor = actor
 
     def retry(self, notification: str) -> Acknowledged:
-        """Send a notification again that was given up."""
+        """Retry a FAILED notification."""
         row = NotificationReader(self._core.snapshot()).notification(notification)
         event = NotificationRetried(rule_id=row.rule_id, notification_id=row.notification_id)
         return self._tier1.execute(event, actor=self._actor)

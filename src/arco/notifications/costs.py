@@ -1,8 +1,8 @@
 """The folds of costs: what a run has cost so far, and an asset on one day.
 
-Every attempt counts, once, at the prices that its worker was given; where there are no prices there
-is nothing to add. The day is the one, in UTC, on which the attempt was reported. Amounts are in
-10⁻⁹ of the currency's unit; when the currency is another, the sum starts anew.
+Every attempt counts once, at the prices of its worker; without prices nothing is added. The day is
+the one, in UTC, on which the attempt was reported. Amounts are in 10⁻⁹ of the currency's unit; when
+the currency changes, the sum starts again.
 """
 
 from __future__ import annotations

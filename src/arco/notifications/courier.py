@@ -1,7 +1,7 @@
-"""The courier: sends notifications over their channels, and says what became of each.
+"""The courier: sends notifications over their channels, and reports the outcomes.
 
-Each channel has a thread of its own. A receiver that hangs delays what goes to it, and nothing
-else. An attempt ends within the channel's `timeout_s`, long before its claim does.
+Each channel has its own thread, so a receiver that hangs delays only its own messages. An attempt
+ends within the channel's `timeout_s`, long before its claim does.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ChannelCourier:
         return receiver, ""
 
     def send(self, name: str, message: NotificationText, recipient: str = "") -> str:
-        """What the receiver answered. Raises Invalid or Unavailable; neither names a secret."""
+        """The answer of the receiver. Raises Invalid or Unavailable, without secrets."""
         channel = self.settings.channel(name)
         if isinstance(channel, SmtpChannel):
             recipients = (recipient,) if recipient else channel.to

@@ -1,4 +1,4 @@
-"""What sends notifications, as orchestrators know it."""
+"""The interface for sending notifications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arco.notifications.tables import NotificationRow
 class DeliveryOutcome(NamedTuple):
     delivered: bool
     detail: str
-    """What the receiver answered, or what went wrong."""
+    """The answer of the receiver, or the error."""
 
 
 class Courier(Protocol):
@@ -24,10 +24,10 @@ class Courier(Protocol):
         """Whether the configuration of this process has the channel of a receiver."""
 
     def submit(self, row: NotificationRow, done: Callable[[DeliveryOutcome], None]) -> None:
-        """Send a notification, and call `done` with what became of it, from any thread."""
+        """Send a notification, and call `done` with the outcome, from any thread."""
 
     def close(self) -> None:
-        """Begin nothing any more."""
+        """Start no further deliveries."""
 
 
 class NoCourier:

@@ -6,8 +6,8 @@
 | facts | NotificationClaimed, NotificationAttempted | orchestrators |
 | derived | AlertRaised, AlertCleared | the fold of rules |
 
-That a rule is new, differs or has left is said by deployments; what is told follows from runs,
-outputs, requests and backfills. None of that is an event of its own.
+Changes of rules are derived facts of deployments; alerts follow from runs, outputs, requests and
+backfills, without events of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from servo.contract.manifest import NotificationEvent
 class NotificationClaimed(Payload, frozen=True, kw_only=True):
     """An orchestrator is about to send a notification.
 
-    It counts if there were exactly so many attempts before, and nobody holds a claim.
+    It counts if `attempt` is the next number, and there is no valid claim.
     """
 
     TYPE: ClassVar[str] = "notifications.claimed"
@@ -32,7 +32,7 @@ class NotificationClaimed(Payload, frozen=True, kw_only=True):
 
 
 class NotificationAttempted(Payload, frozen=True, kw_only=True):
-    """What became of one attempt to send a notification."""
+    """The outcome of one attempt to send a notification."""
 
     TYPE: ClassVar[str] = "notifications.attempted"
     rule_id: str
@@ -40,11 +40,11 @@ class NotificationAttempted(Payload, frozen=True, kw_only=True):
     attempt: int
     delivered: bool
     detail: str = ""
-    """What the receiver answered, or what went wrong. It names no secret."""
+    """The answer of the receiver, or the error. It contains no secret."""
 
 
 class NotificationRetried(Payload, frozen=True, kw_only=True):
-    """Send a notification again that was given up."""
+    """A FAILED notification is sent again."""
 
     TYPE: ClassVar[str] = "notifications.retried"
     COMMAND: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class NotificationRetried(Payload, frozen=True, kw_only=True):
 
 
 class AlertRaised(Payload, frozen=True, kw_only=True):
-    """Derived: something happened that a rule tells of."""
+    """Derived: something happened that a rule reports."""
 
     TYPE: ClassVar[str] = "notifications.alert_raised"
     rule_id: str
@@ -66,9 +66,9 @@ class AlertRaised(Payload, frozen=True, kw_only=True):
     count: int = 1
     """How many tasks or partitions it is about."""
     opens: bool = True
-    """It may recover, and nothing is told again until it has."""
+    """It may recover, and is not reported again until it has."""
     consumers: tuple[str, ...] = ()
-    """E-mail addresses of those whom a contract promises something."""
+    """E-mail addresses among the consumers of a contract."""
 
 
 class AlertCleared(Payload, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ asset_failures      one key for each asset: is it failing, or has it recovered?
                     The catalog adds the asset's owners and tags to what it says.
 asset_costs         one key for each asset: what it cost today (`costs.py`)
 run_costs           one key for each run: what it has cost so far
-notification_rules  one key for all: which rules tell of it (`rules.py`)
+notification_rules  one key for all: which rules report it (`rules.py`)
 alerts              one key for each rule: what is open, and the outbox (`alerts.py`)
 """
 

@@ -1,9 +1,9 @@
-"""The items of a notification that waits for more, taken apart once for many of them.
+"""A cache of the parsed items of pending notifications.
 
-Thousands of failures of one commit go into the same few notifications, of which each is a text of
-up to `LISTED` items. What the last text of a notification has is kept, so that the next item costs
-as much as one item. An entry is used for exactly its text, and is never changed: it does not
-matter who else folds.
+Thousands of failures of one commit go into the same few notifications, each with up to `LISTED`
+items. The items of the last text of a notification are cached, so that the next item costs as much
+as one item. An entry is used only for exactly its text, and is never changed, so the fold stays
+pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from arco.notifications.tables import NotificationItem, NotificationRow, decode_
 
 replace = msgspec.structs.replace
 LISTED: Final = 50
-"""So many subjects a notification names."""
+"""Maximum of subjects that a notification names."""
 KEPT: Final = 1_000
 
 
@@ -29,11 +29,11 @@ class _ListedItems(NamedTuple):
     """By subject, its last item."""
 
 
-_kept: dict[tuple[str, str], _ListedItems] = {}
+_cache: dict[tuple[str, str], _ListedItems] = {}
 
 
 def with_item(row: NotificationRow, item: NotificationItem, *, repeats: bool) -> NotificationRow:
-    """With one thing more; of a subject that it names already, with a greater count."""
+    """Add an item; for a subject that is listed already, increase its count."""
     listed = _listed(row)
     items, pieces, places = listed.items, listed.pieces, listed.places
     place = places.get(item.subject)
@@ -52,7 +52,7 @@ def with_item(row: NotificationRow, item: NotificationItem, *, repeats: bool) ->
 
 
 def _listed(row: NotificationRow) -> _ListedItems:
-    listed = _kept.get((row.rule_id, row.notification_id))
+    listed = _cache.get((row.rule_id, row.notification_id))
     if listed is not None and listed.text == row.items:
         return listed
     items = decode_items(row.items)
@@ -64,10 +64,10 @@ def _keep(
     row: NotificationRow, items: list[NotificationItem], pieces: list[str], places: dict[str, int]
 ) -> _ListedItems:
     text = f"[{','.join(pieces)}]"
-    if len(_kept) >= KEPT:
-        _kept.clear()
+    if len(_cache) >= KEPT:
+        _cache.clear()
     listed = _ListedItems(text, items, pieces, places)
-    _kept[row.rule_id, row.notification_id] = listed
+    _cache[row.rule_id, row.notification_id] = listed
     return listed
 
 

@@ -20,9 +20,9 @@ from arco.notifications.webhook import HasSocket, TimeLimit, explained
 def send_mail(
     channel: SmtpChannel, password: str, message: NotificationText, recipients: Sequence[str]
 ) -> str:
-    """What the server answered. Raises Unavailable if it took it for none of them.
+    """The answer of the server. Raises Unavailable if it refused all recipients.
 
-    What it took for some counts as sent: those would get it again with each further attempt.
+    If it accepted some of them, the mail counts as sent: these would get it again with each retry.
     """
     try:
         with TimeLimit(channel.timeout_s) as limit, _connected(channel, limit) as server:
@@ -34,7 +34,7 @@ def send_mail(
                 _email(channel, message, recipients), channel.sender, list(recipients)
             )
     except smtplib.SMTPResponseException as error:
-        raise Unavailable(f"{channel.host} answered {error.smtp_code}") from None
+        raise Unavailable(f"{channel.host} responded with {error.smtp_code}") from None
     except smtplib.SMTPRecipientsRefused as error:
         raise Unavailable(_refused(channel, error.recipients)) from None
     except (OSError, smtplib.SMTPException, ValueError) as error:

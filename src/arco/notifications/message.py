@@ -1,7 +1,7 @@
-"""What a notification says, for people and for programs.
+"""The text of a notification, for people and for programs.
 
-It is made of names, counts, codes and states: no text that user code made, no values of data, no
-secrets. What more there is to see is behind its link, or its command.
+It contains names, counts, codes and states: no text of user code, no values of data, no secrets.
+Details are behind its link, or its command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from arco.notifications.tables import NotificationItem, NotificationRow, decode_
 MAX_CHARS: Final = 120
 WORDS: Final[dict[str, str]] = {
     "asset_failed": "failed",
-    "quarantined": "is held back by its checks",
+    "quarantined": "is held by its checks",
     "stale": "is stale",
     "recovered": "has recovered",
     "run_failed": "failed",
@@ -94,7 +94,7 @@ def message_of(row: NotificationRow, workspace: str, base_url: str = "") -> Noti
 def _title(items: Sequence[NotificationItem], subjects: int) -> str:
     """About what is worst: a failure before a recovery, an asset before a run."""
     first = min(items, key=lambda item: (item.event == "recovered", not item.asset))
-    # That the same asset has also recovered, or failed in another way, is no other subject.
+    # Several items of one asset count as one subject.
     others = subjects - sum(name_of(item) == name_of(first) for item in items)
     more = f" (and {others:,} more)" if others else ""
     return f"{name_of(first)} {_words(first)}{more}"
@@ -127,7 +127,7 @@ def _line(item: NotificationItem, base_url: str) -> str:
 
 
 def name_of(item: NotificationItem) -> str:
-    """What an item is about, as people call it."""
+    """The name of an item's subject."""
     if item.asset:
         return plain(item.asset)
     kind, name = _subject(item)
@@ -156,5 +156,5 @@ def _where(item: NotificationItem, base_url: str) -> str:
 
 def plain(text: str) -> str:
     """One short line without control characters, whatever it was."""
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return kept if len(kept) <= MAX_CHARS else f"{kept[: MAX_CHARS - 1]}…"
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"

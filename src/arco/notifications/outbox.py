@@ -20,13 +20,12 @@ from arco.state.snapshot import Snapshot
 Queue = tuple[str, str]
 
 MAX_CLAIMS = 3
-"""So many notifications for one channel are claimed at once: each must be sent, one after the
-other, before its claim ends."""
+"""Maximum of concurrent claims for one channel: all must be sent before they expire."""
 
 
 class Outbox:
     def __init__(self, courier: Courier) -> None:
-        """What the courier of this process cannot send is not its business."""
+        """Notifications that the courier of this process cannot send are ignored."""
         self._courier = courier
         self._queues: dict[Queue, dict[str, NotificationRow]] = {}
         """By rule and receiver; most have one notification, some have two."""
@@ -56,13 +55,13 @@ class Outbox:
                 del self._queues[key]
 
     def first(self) -> Iterator[NotificationRow]:
-        """Of each rule and receiver, the one that must be over before the others begin."""
+        """The first notification of each rule and receiver."""
         for (_, receiver), waiting in self._queues.items():
             if self._courier.serves(receiver):
                 yield min(waiting.values(), key=lambda row: row.sequence)
 
     def due(self, now: datetime) -> list[NotificationRow]:
-        """Those that somebody should claim."""
+        """Notifications that are due."""
         return [row for row in self.first() if due_at(row) <= now]
 
     def next_due(self, after: datetime) -> datetime | None:
@@ -76,12 +75,12 @@ class Outbox:
 
 
 def due_at(row: NotificationRow) -> datetime:
-    """When it may be claimed: at its time, or when a claim that was not answered ends."""
+    """When it may be claimed: at its time, or when its claim expires."""
     return row.claimed_until or row.due_at
 
 
 def claims(outbox: Outbox, now: datetime, name: str) -> list[NotificationClaimed]:
-    """What an orchestrator should claim now."""
+    """The claims that an orchestrator should append now."""
     room = Counter(channel_of(row.receiver) for row in outbox.claimed_by(name))
     chosen: list[NotificationClaimed] = []
     for row in sorted(outbox.due(now), key=lambda row: row.due_at):

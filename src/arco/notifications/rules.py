@@ -1,8 +1,8 @@
-"""The fold of rules: one key for all of them. It says which rules tell of what happened.
+"""The fold of rules: one key for all of them. It decides which rules report an event.
 
-What happens to an asset comes with the asset's name, project, owners and tags. Rules hear of the
-assets of their own project. Of what a schedule or a sensor does, the rules of its project hear;
-of all other runs and of backfills, which may have assets of several projects, every rule.
+Facts about an asset have its name, project, owners and tags. Rules report assets of their own
+project, and schedules and sensors of their project; all other runs and backfills, which may have
+assets of several projects, are reported by every rule.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TOPICS: Final[dict[str, frozenset[NotificationEvent]]] = {
 }
 """What may happen to an asset, by what recovers from it."""
 NO_FAILURE: Final = frozenset({"merged", "withdrawn", "partitions_gone", "backfill_cancelled"})
-"""Why a request became no run although nothing went wrong."""
+"""Codes of requests without a run that are not failures."""
 OF_PROJECTS: Final = frozenset({"schedule", "sensor", "webhook"})
 """What belongs to one project: its references begin with `project/name`."""
 
@@ -138,7 +138,7 @@ def _notice(rows: Rows, fact: Fact, e: AddressedNotice) -> Iterator[Change]:
             yield Emit(raised)
 
 
-# -- costs: what goes above an amount is told of then, and once ---------------------------
+# -- costs: an amount that is exceeded is reported once ------------------------------------
 
 
 def _day_cost(key: str, rule: _Rule, e: AddressedNotice, fact: Fact) -> Iterator[Change]:
@@ -244,7 +244,7 @@ def _sensor_removed(rows: Rows, fact: Fact, e: SensorRemoved) -> Iterator[Change
 
 
 def _source_removed(rows: Rows, cause: str) -> Iterator[Change]:
-    """What starts no run any more does not fail any more."""
+    """End the alerts of a removed schedule or sensor."""
     for key in _hearing(rows, "run_failed", cause):
         yield Emit(AlertCleared(rule_id=key, subject=cause))
     for key in _hearing(rows, "automation_failed", cause):
@@ -260,7 +260,7 @@ def _backfill_over(rows: Rows, fact: Fact, e: BackfillOver) -> Iterator[Change]:
 
 
 def _hearing(rows: Rows, event: NotificationEvent, cause: str) -> Iterator[str]:
-    """The rules that tell of something that is not about one asset."""
+    """The rules for events that are not about one asset."""
     kind, _, name = cause.partition(":")
     project = name.partition("/")[0] if kind in OF_PROJECTS else ""
     for key, rule in _rules(rows).items():
@@ -286,12 +286,12 @@ def cause_of(trigger: str, reference: str) -> str:
 
 
 def _asking(cause: str) -> str:
-    """That it cannot start runs is another thing than that its runs fail."""
+    """The subject of failed starts, separate from failed runs."""
     return f"start:{cause}"
 
 
 def _sensing(cause: str) -> str:
-    """That a sensor fails is another thing than that what it asked for is refused."""
+    """The subject of failed evaluations, separate from refused requests."""
     return f"sense:{cause}"
 
 

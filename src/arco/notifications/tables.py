@@ -16,18 +16,18 @@ KEPT_HOT = timedelta(days=7)
 
 class NotificationState(StrEnum):
     PENDING = "PENDING"
-    """It waits: for more of the same kind, for what is before it, or for its next attempt."""
+    """It waits for more items, for an earlier notification, or for its next attempt."""
     SENDING = "SENDING"
     DELIVERED = "DELIVERED"
     FAILED = "FAILED"
-    """Given up after the last attempt; `servo notifications retry` sends it again."""
+    """The last attempt failed; `servo notifications retry` sends it again."""
 
 
 OPEN_NOTIFICATIONS = frozenset({NotificationState.PENDING, NotificationState.SENDING})
 
 
 class NotificationItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that a notification tells of."""
+    """One item of a notification."""
 
     event: NotificationEvent
     subject: str
@@ -39,7 +39,7 @@ class NotificationItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AssetFailuresRow(Row, frozen=True):
-    """An asset with partitions whose last attempt gave no good output, or with stale series."""
+    """An asset with partitions whose last attempt had no good output, or with stale series."""
 
     asset_id: str
     failing: int
@@ -47,8 +47,8 @@ class AssetFailuresRow(Row, frozen=True):
     a row too."""
     stale: int = 0
     since: int = 0
-    """The position at which the asset got other partitions while some were bad, or left. Which
-    of those there still are is not known: they are not counted."""
+    """The position at which the partitions of the asset changed while some were bad, or it was
+    removed. Earlier failures are not counted."""
     unsure: bool = False
     """Some were bad then, and none of its partitions has been good since."""
 
@@ -87,7 +87,7 @@ class RunCostRow(Row, frozen=True):
 
 
 class RuleIndexRow(Row, frozen=True):
-    """All rules in one row: whatever happens is compared with each of them."""
+    """All rules in one row: each event is compared with all of them."""
 
     scope: str
     rules: str
@@ -107,12 +107,12 @@ class NotificationRuleRow(Row, frozen=True):
     deployment_id: str
     """The one that last changed it, or removed it."""
     run_cost: int = 0
-    """In 10⁻⁹ of the currency's unit, as the next; 0: no cost of runs is told of."""
+    """In 10⁻⁹ of the currency's unit, as the next; 0: costs of runs are not reported."""
     day_cost: int = 0
 
 
 class AlertRow(Row, frozen=True):
-    """Something that a rule has told of, and that has not recovered."""
+    """Something that a rule has reported, and that has not recovered."""
 
     rule_id: str
     subject: str
@@ -152,11 +152,11 @@ class NotificationRow(Row, frozen=True):
     due_at: datetime
     attempts: int
     max_attempts: int
-    """With the last of them it is given up."""
+    """After the last failed attempt it is FAILED."""
     claimed_by: str
     claimed_until: datetime | None
     detail: str
-    """What the receiver answered last, or what went wrong."""
+    """The last answer of the receiver, or the error."""
     finished_at: datetime | None
 
 

@@ -40,7 +40,7 @@ def post(
     timeout_s: float,
     allow_private: bool = False,
 ) -> str:
-    """What the receiver answered, if that is success. Raises Unavailable, without the URL."""
+    """The answer of the receiver, if successful. Raises Unavailable, without the URL."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -55,7 +55,7 @@ def post(
     if 200 <= status < 300:
         return f"{status} {reason}"
     more = "; redirects are not followed" if 300 <= status < 400 else ""
-    raise Unavailable(f"{host} answered {status} {reason}{more}")
+    raise Unavailable(f"{host} responded with {status} {reason}{more}")
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _connected(
 
 
 def _socket(host: str, port: int, timeout_s: float, *, allow_private: bool) -> socket.socket:
-    """Connected to an address that the host has now; to none that is not allowed."""
+    """A socket to a current address of the host, if that is allowed."""
     refused, failure = "", None
     for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         ip = str(address[0])
@@ -102,10 +102,7 @@ class HasSocket(Protocol):
 
 
 class TimeLimit:
-    """Ends a conversation when its time is over, however slowly the other side answers.
-
-    The time-out of a socket is one for each read. What fails then is a TimeoutError.
-    """
+    """Ends a connection after a total time: the timeout of a socket is for each read."""
 
     def __init__(self, seconds: float) -> None:
         self.connection: HasSocket | None = None
@@ -131,7 +128,7 @@ class TimeLimit:
 
 
 def explained(error: Exception) -> str:
-    """An error in a few words, without what the other side sent."""
+    """An error in a few words, without data of the other side."""
     if isinstance(error, Error):
         return error.message
     if isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError):

@@ -1,4 +1,4 @@
-"""What is known of a run's tasks, from the tables of all domains, as OpenLineage has it."""
+"""The tasks of a run, from the tables of all domains, for OpenLineage."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _AssetPart(NamedTuple):
     fields: tuple[ColumnEdge, ...]
     inputs: dict[str, list[ReadAsset]]
     outputs: dict[str, str]
-    """The version that a task made, held back or not."""
+    """The version that a task wrote, held or not."""
     checks: dict[str, list[CheckResultRow]]
 
 
@@ -98,7 +98,7 @@ def _task_run(
     sql: Mapping[str, str],
 ) -> TaskRun:
     is_held = task.gate in HELD_GATES
-    # The row of a task whose output is held back names the version that is used instead.
+    # The row of a task with a held output names the version that is used instead.
     version = details.outputs.get(task.task_id, "" if is_held else task.materialization_id)
     checks = _checks(details.checks.get(task.task_id, ()), version, task.attempt_id)
     assert task.started_at is not None and task.finished_at is not None
@@ -129,10 +129,10 @@ def _task_run(
 def _checks(
     rows: Iterable[CheckResultRow], version: str, attempt_id: str
 ) -> dict[str, list[CheckResult]]:
-    """What was found about an output, and under their keys about its inputs.
+    """The check results of an output, and by key those of its inputs.
 
-    Results go by the output: another attempt than the last may have made it. Where there
-    is none, they are those of the last attempt.
+    Results belong to the output, which another attempt than the last may have written. Without an
+    output, they are those of the last attempt.
     """
     by_asset: dict[str, list[CheckResult]] = {}
     for row in rows:

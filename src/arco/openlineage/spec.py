@@ -1,10 +1,9 @@
 """Runs as OpenLineage events (spec 2-0-2): what other catalogs understand.
 
-A task is a run of the job `namespace.asset`, with one START and one COMPLETE, FAIL or
-ABORT event; its parent is the run that it was part of. One whose output is held back has
-no output: others would take it for current. OpenLineage wants UUIDs for runs: a
-run's is the 128 bits of its ULID, a task's is derived from both ids, so that an export
-made twice says the same.
+A task is a run of the job `namespace.asset`, with one START and one COMPLETE, FAIL or ABORT event;
+its parent is the run that it was part of. A task with a held output has no output: others would
+treat it as current. OpenLineage wants UUIDs for runs: a run's is the 128 bits of its ULID, a task's
+is derived from both ids, so that repeated exports are equal.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class TaskRun(Struct, frozen=True, kw_only=True):
     sql: str = ""
     error: str = ""
     held: bool = False
-    """Whether checks hold its output back: nothing was put out then, and `error` says why."""
+    """Whether its output is held: then there is no output, and `error` has the reason."""
 
 
 def run_uuid(run_id: str) -> str:
@@ -196,7 +195,7 @@ def _dataset_facets(
     uri = f"{place.store.rstrip('/')}/data/{namespace}/{name}"
     facets = {"dataSource": _facet("DatasourceDatasetFacet", name=place.namespace, uri=uri)}
     if asset_id not in ("", asset):
-        # A rename changes the dataset's name; by this others know that it is the same one.
+        # A rename changes the dataset's name; this identifies it.
         same = {"namespace": place.namespace, "name": asset_id, "type": "ARCO_ASSET"}
         facets["symlinks"] = _facet("SymlinksDatasetFacet", identifiers=[same])
     if columns:

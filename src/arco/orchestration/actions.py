@@ -1,4 +1,4 @@
-"""What controllers want done. Data: `arco.dispatch` performs it."""
+"""The actions of controllers, as data: `arco.dispatch` performs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Enqueue(Struct, frozen=True):
 
 
 class AdmitTasks(Struct, frozen=True):
-    """Let tasks in that limits count; they are sent once the log has it."""
+    """Admit tasks that limits count. They are enqueued after the commit."""
 
     tasks: tuple[Enqueue, ...]
 
@@ -40,21 +40,21 @@ class LoseAttempt(Struct, frozen=True):
 
 
 class Interrupt(Struct, frozen=True):
-    """Tell whoever runs an attempt to stop."""
+    """Tell the worker of an attempt to stop it."""
 
     run_id: str
     attempt_id: str
 
 
 class CancelTasks(Struct, frozen=True):
-    """End tasks of a run that is being cancelled, which nobody works on."""
+    """End tasks of a run that is being cancelled and that no worker has."""
 
     run_id: str
     task_ids: tuple[str, ...]
 
 
 class AdoptRun(Struct, frozen=True):
-    """Serve a run whose own engine is gone."""
+    """Serve a run whose own engine has ended."""
 
     run_id: str
 

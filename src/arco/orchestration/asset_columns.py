@@ -1,4 +1,4 @@
-"""The columns of an asset, from whichever table knows them best."""
+"""The columns of an asset, from the best of several tables."""
 
 from __future__ import annotations
 

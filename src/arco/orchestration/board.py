@@ -1,9 +1,8 @@
-"""The board: what is going on, in memory, for controllers to look at.
+"""The board: the rows of active runs in memory, for controllers.
 
-It holds the rows of active runs, and is brought from one generation to the next by
-the rows that changed in between: those that this process has just committed are
-handed over, all others are read from the files that are new. Its cost follows
-activity; what has finished leaves it.
+It is advanced from one generation to the next by the rows that changed: those that this process has
+committed are passed in memory, all others are read from new files. Finished runs are removed, so
+its cost depends on active runs only.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from arco.state.table import Key, Table
 
 TaskKey = tuple[str, str]
 Kind = tuple[str, str, str]
-"""Tasks that are alike: of a tenant, of a run, and for one asset."""
+"""Tasks of one kind: of a tenant, of a run, and for one asset."""
 K = TypeVar("K")
 Order = tuple[int, int, str]
-"""What goes first within a run: priority, then the plan's order; and the task's id."""
+"""The order within a run: priority, then the plan's order; and the task's id."""
 
 TABLES: Final[tuple[Table[Any], ...]] = (RUNS, TASKS, TIMERS, LIMITS, DISPATCH_CONTROL)
 """Those that it follows."""
@@ -46,8 +45,8 @@ class Board:
         serves: Callable[[RunRow], bool] = lambda run: True,
         is_alive: Callable[[RunRow], bool] = lambda run: True,
     ) -> None:
-        """`serves` tells whose runs these are: others' stay off the board. `is_alive` tells
-        whether somebody serves one of the others: nothing waits for one that nobody does."""
+        """`serves` decides which runs are on the board. `is_alive` tells whether a run of others is
+        served: tasks do not wait for a run that is not."""
         self.serves = serves
         self.is_alive = is_alive
         self._clear()
@@ -58,11 +57,11 @@ class Board:
         self.runs: dict[str, RunRow] = {}
         """Active runs that are served here."""
         self.others: dict[str, RunRow] = {}
-        """Active runs that somebody else serves, or that were not adopted yet."""
+        """Active runs that others serve, or that were not adopted yet."""
         self.tasks: dict[str, dict[str, TaskRow]] = {}
         """Their tasks."""
         self.ready: dict[str, dict[str, list[Order]]] = {}
-        """By tenant and run, in the order in which they should go."""
+        """By tenant and run, in the order in which they should be enqueued."""
         self.ready_of: dict[Kind, int] = {}
         """How many tasks of a kind are ready."""
         self.in_flight: dict[TaskKey, TaskRow] = {}
@@ -85,7 +84,7 @@ class Board:
         self.pool_of: dict[Kind, str] = {}
         """Of the kinds of tasks that take slots of a pool."""
         self.elsewhere: dict[TaskKey, TaskRow] | None = None
-        """Tasks in flight of runs that somebody else serves; None while nobody counts them."""
+        """Tasks in flight of runs that others serve; None while they are not counted."""
         self._started: dict[date, set[str]] = {}
         """Runs by the day on which they were started, of the last two days."""
 
@@ -95,7 +94,7 @@ class Board:
     # -- moving to another generation ----------------------------------------------------
 
     def load(self, snapshot: Snapshot) -> None:
-        """Start anew from a snapshot."""
+        """Load everything from a snapshot."""
         self._clear()
         for run in snapshot.hot(RUNS):
             self._note_start(run)
@@ -123,7 +122,7 @@ class Board:
                 self._put_elsewhere(task)
 
     def adopt(self, run_id: str, snapshot: Snapshot) -> None:
-        """Serve a run that somebody else served until now, as the board's generation has it."""
+        """Serve a run that others served until now, as of the board's generation."""
         run = self.others.pop(run_id, None)
         if run is not None:
             self.runs[run_id] = run
@@ -138,7 +137,7 @@ class Board:
             self._put_timer(timer)
 
     def advance(self, snapshot: Snapshot) -> None:
-        """Go on to a newer snapshot by what changed since."""
+        """Advance to a newer snapshot by the rows that changed."""
         if self.generation < 0:
             self.load(snapshot)
             return
@@ -148,7 +147,7 @@ class Board:
             self._arrived(snapshot.head)
 
     def apply(self, changes: Changes, head: Head) -> None:
-        """Go on by one commit of this process, made on top of the board's generation."""
+        """Advance by one commit of this process on top of the board's generation."""
         for table in TABLES:
             rows = changes.get(table, {})
             self._take(table, (row for _, row in rows.values() if row is not None))
@@ -181,7 +180,7 @@ class Board:
     # -- rows ----------------------------------------------------------------------------
 
     def _put_run(self, row: RunRow) -> None:
-        """A run of others stays theirs until `adopt`: its tasks are not on the board."""
+        """The tasks of a run of others are not on the board until `adopt`."""
         foreign = row.run_id in self.others or not self.serves(row)
         if row.state in states.RUN_ACTIVE and foreign:
             self.others[row.run_id] = row
@@ -259,11 +258,11 @@ class Board:
             del self.making[place[0]]
 
     def goes_after(self, task: TaskRow) -> str:
-        """Another run that makes the same partition, and goes first; empty if none does.
+        """Another run that writes the same partition first; empty if there is none.
 
-        A partition is made by one run at a time. The older run goes first: the order of the log
-        is the same to everybody, so no two processes let different ones go. A run that nobody
-        served for some time may have been overtaken: what is in flight goes first too.
+        One run at a time writes a partition. The older run goes first: the order of the log is the
+        same for all processes, so all choose the same. A task of a younger run that is in flight
+        already goes first too: the older run may not have been served for some time.
         """
         place = task.asset_id, task.partition_key
         runs = self.making.get(place[0], {}).get(place[1], {})
@@ -298,7 +297,7 @@ class Board:
         at = bisect_left(queue, order)
         if queue[at : at + 1] == [order]:
             del queue[at]
-        else:  # it stands elsewhere: what stands here is another task
+        else:  # another task has this place
             queue[:] = [other for other in queue if other[2] != task.task_id]
         if not queue:
             del runs[run_id]
@@ -346,7 +345,7 @@ class Board:
         return RunUse(len(active), backfills, len(self._started.get(now.date(), ())))
 
     def _note_start(self, run: RunRow) -> None:
-        """Each run counts on its day, however soon it ends."""
+        """Count a run for the day on which it was started."""
         day = run.created_at.date()
         if day not in self._started:
             if len(self._started) == 2 and day < min(self._started):

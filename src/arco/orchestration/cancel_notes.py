@@ -1,10 +1,8 @@
 """Notes of runs that are being cancelled: `liveness/cancelled/{run}.json`.
 
-They tell workers, who would otherwise have to read the run's row over and over. A note is
-written after the commit of the cancellation by whoever asked for it, and again by the
-orchestrators that serve the run: one of them is enough. Only a note's presence counts, and
-it says no more than that a worker of the run should look at the run's row: after a
-rollback the run may be active again.
+Workers read them instead of the run's row, which costs more. A note is written after the commit of
+the cancellation by the process that requested it, and again by the orchestrators that serve the
+run. A note only tells a worker to read the run's row: after a rollback the run may be active again.
 
 Notes outlive their runs: with a forced cancellation a run ends before its tasks have
 stopped. GC removes them with the records of liveness.
@@ -37,14 +35,15 @@ def noted(store: Store) -> dict[str, datetime]:
 
 
 class Cancellations:
-    """Which runs a worker must stop working on. One listing for each look; a run's row is read
-    once for each note of it."""
+    """Which runs a worker must stop working on.
+
+    Each call lists the notes once; a run's row is read once for each note."""
 
     def __init__(self, store: Store, newest: Callable[[], Snapshot]) -> None:
         self._store = store
         self._newest = newest
         self._looked_up: dict[str, tuple[datetime, bool]] = {}
-        """By run: the note that made us read its row, and whether the run is cancelled."""
+        """By run: the time of its note, and whether the run is cancelled by its row."""
 
     def among(self, runs: Collection[str]) -> set[str]:
         """Those of the runs that are cancelled, or being cancelled."""

@@ -1,4 +1,4 @@
-"""The names that the catalog has for what lineage has by ids."""
+"""The catalog's names for the ids in lineage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arco.orchestration.projects import DeploymentReader
 from arco.state.snapshot import Snapshot
 
 NEWEST = 20
-"""Of the versions that an output has read, so many of the last partitions are looked at."""
+"""Maximum of partitions, from the last, whose input versions are read."""
 
 
 class CatalogNames:
@@ -44,13 +44,13 @@ class CatalogNames:
         return bool(self._columns(id)[0])
 
     def column(self, id: str, name: str, at: datetime | None) -> str:
-        """A column that was renamed later; else the one that has the name; else one that had it."""
+        """The column with this name then: renamed later, with the name now, or with it before."""
         renames, names = self._columns(id)
-        had = [row for row in renames if row.old_name == name]
-        later = next((row for row in had if at is not None and self._renamed_at(row) > at), None)
-        if later is None and (name in names.values() or not had):
+        former = [row for row in renames if row.old_name == name]
+        later = next((row for row in former if at is not None and self._renamed_at(row) > at), None)
+        if later is None and (name in names.values() or not former):
             return name
-        rename = later or had[-1]
+        rename = later or former[-1]
         return names.get(rename.column_id, rename.new_name)
 
     def column_names(self, id: str, name: str) -> Sequence[str]:
@@ -66,7 +66,7 @@ class CatalogNames:
         return max((row.created_at for row in rows if row is not None), default=None)
 
     def _renamed_at(self, row: ColumnRenameRow) -> datetime:
-        """When data had the new name first: a rename that waits for an output is yet to come."""
+        """When data first had the new name; in the future for a rename that waits for an output."""
         if row.in_data_at is not None:
             return row.in_data_at
         column = self._snapshot.get(tables.COLUMNS, row.asset_id, row.column_id)

@@ -1,12 +1,12 @@
 """Chunks: many partitions, cut into parts of about the same size by arithmetic.
 
-A *shared* dimension is one that all selected assets have, with the same keys. Each is an axis,
-cut into blocks of consecutive keys; a chunk is one block of each axis, and of the other
-dimensions of an asset all that was asked for. Chunk number 17 of 5,000 is therefore known
-without the others, and no list of keys exists anywhere.
+A *shared* dimension is one that all selected assets have, with the same keys. Each is an axis, cut
+into blocks of consecutive keys; a chunk is one block of each axis, and of the other dimensions of
+an asset all that was asked for. So chunk number 17 of 5,000 is computed without the others, and no
+list of keys is stored.
 
-Keys of a dynamic dimension come and go, so their numbers do not last. They are dealt into
-blocks by a hash: a key is in the same block whatever other keys there are.
+Keys of a dynamic dimension are added and removed, so their numbers change. They are assigned to
+blocks by a hash: a key is in the same block whatever other keys exist.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _shared(assets: Mapping[str, Asset], spaces: Mapping[str, Space]) -> list[st
         some = ", ".join(sorted(spaces)[:SHOWN])
         raise Invalid(
             f"these assets have no dimension in common: {some}",
-            hint="make a backfill for each of them",
+            hint="create a backfill for each of them",
         )
     return sorted(shared, key=lambda name: (grids[0][name][0] != "time", name))
 
@@ -92,7 +92,7 @@ def _dimensions(asset: Asset, space: Space) -> Iterator[tuple[Dimension, Keys]]:
 
 
 def _grid(dimension: Dimension, keys: Keys) -> tuple[object, ...]:
-    """Equal where equal numbers mean equal keys."""
+    """Equal for dimensions in which equal numbers are equal keys."""
     if isinstance(keys, Calendar):
         return "time", keys.every, keys.phase
     if isinstance(dimension, DynamicDimension):
@@ -130,7 +130,8 @@ def _axis(
 def _one_by_one(
     assets: Mapping[str, Asset], spaces: Mapping[str, Space], axes: Sequence[Axis]
 ) -> str:
-    """An asset may read what an earlier chunk makes; what a later one makes it may not."""
+    """Why chunks must run in order: an asset reads what an earlier chunk writes. Raises Invalid if
+    it reads what a later one writes."""
     cut_names = {axis.name for axis in axes if axis.blocks > 1}
     reason = ""
     for key in sorted(spaces):
@@ -146,8 +147,8 @@ def _one_by_one(
                     what = "the latest" if isinstance(rule, Latest) else "other"
                     raise Invalid(
                         f"{key} reads {what} partitions of {each.asset} along {keys.name!r}, "
-                        "which other chunks of the same backfill make",
-                        hint=f"make a backfill of {each.asset} first, and then one of {key}",
+                        "which other chunks of the same backfill write",
+                        hint=f"create a backfill of {each.asset} first, and then one of {key}",
                     )
                 reason = f"{key} reads earlier partitions of {each.asset}"
     return reason
@@ -206,7 +207,7 @@ def block_ranges(axis: Axis, block: int) -> Ranges:
 def narrowed(
     spaces: Mapping[str, Space], ranges: Mapping[str, Sequence[Ranges]], chunk: Chunk
 ) -> dict[str, tuple[Ranges, ...]]:
-    """Of what was asked for, what is in a chunk."""
+    """The part of the requested keys that is in a chunk."""
     blocks = dict(zip([axis.name for axis in chunk.axes], blocks_of(chunk), strict=True))
     axes = {axis.name: axis for axis in chunk.axes}
 
@@ -236,14 +237,14 @@ def texts_of(
     """The keys of the axes in these ranges, as people write them."""
     texts: list[str] = []
     for axis in axes:
-        having = [
+        matching = [
             (keys, parts)
             for key, space in spaces.items()
             for keys, parts in _pairs(space, ranges[key])
             if keys.name == axis.name
         ]
-        keys = having[0][0]
-        numbers = merged(part for _, parts in having for part in parts)
+        keys = matching[0][0]
+        numbers = merged(part for _, parts in matching for part in parts)
         texts += _texts(keys, numbers)
     return tuple(texts)
 

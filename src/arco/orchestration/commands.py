@@ -1,4 +1,4 @@
-"""Deploying, triggering and cancelling: each has one command decided (Tier 1)."""
+"""Deploying, triggering and cancelling: each appends one command and waits (Tier 1)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ class OrchestrationCommands:
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
 
-        `deployment_id` is for who may ask twice: the id that it gets, if it is a new one.
+        `deployment_id` is the id of the deployment if it is new, for callers that may repeat the
+        call.
 
         Raises RemovalRefused if it has no assets or would remove more assets than it keeps,
         unless removals are allowed. Raises Invalid if an asset is in another project's
@@ -244,7 +245,7 @@ class OrchestrationCommands:
             except Refused as refusal:
                 if refusal.code not in ("deployment_moved", "deployment_incomplete"):
                     raise
-                continue  # somebody deployed meanwhile: look again
+                continue  # another deployment was committed meanwhile: try again
             return deployed(event, change, current, ids.known, generation)
         raise Refused(
             "deployment_moved",
@@ -255,7 +256,7 @@ class OrchestrationCommands:
     def _declaration_changes(
         self, reader: OrchestrationReader, manifest: Manifest, current: DeploymentRow | None
     ) -> DeclarationChanges:
-        """What a manifest declares otherwise than its project does now."""
+        """The declarations of a manifest that differ from those of its project."""
         declared = reader.declared(manifest.project)
         if not declared and current is not None and current.schedules:
             # Deployed before there was that table: all that it has differs, and all may leave.
@@ -264,7 +265,7 @@ class OrchestrationCommands:
         return declaration_changes(manifest, declared)
 
     def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> Change:
-        """What a manifest changes, if it fits what other projects have deployed."""
+        """The change of a manifest. Raises Invalid if it does not fit other projects."""
         manifest = draft.manifest
         check_namespaces(reader, manifest)
         change = change_of(manifest, ids, foreign_reads(manifest))
@@ -318,39 +319,41 @@ class OrchestrationCommands:
         timeout: timedelta | None = None,
         priority: int = 0,
     ) -> Requested:
-        """Leave a request for a run, which an orchestrator plans.
+        """Append a request for a run, which an orchestrator plans.
 
         Raises Invalid for one that could not be planned now. A `run_key` counts once: the same
-        request under it answers with what it has become, another one is a conflict.
+        request under it returns the state of the first one, another request is a conflict.
         """
         check_run_key(run_key)
-        snapshot = self._snapshot()
         key = run_key or self._request_key(kind, request)
-        if not OrchestrationReader(snapshot).is_key_used(key):
-            self._planner.spec(snapshot, request, until)
-        event = RunRequested(
-            request_key=key,
-            fingerprint=request_fingerprint(request),
-            kind=kind,
-            reference=reference,
-            run_id=self._ids(),
-            until=until,
-            timeout_s=0 if timeout is None else int(timeout.total_seconds()),
-            priority=priority,
-            **packed_request(request),
-        )
-        done = self._tier1.execute(event, actor=self._actor)
-        row = OrchestrationReader(self._snapshot()).run_request(key)
+
+        def build(snapshot: Snapshot) -> RunRequested:
+            if not OrchestrationReader(snapshot).is_key_used(key):
+                self._planner.spec(snapshot, request, until)
+            return RunRequested(
+                request_key=key,
+                fingerprint=request_fingerprint(request),
+                kind=kind,
+                reference=reference,
+                run_id=self._ids(),
+                until=until,
+                timeout_s=0 if timeout is None else int(timeout.total_seconds()),
+                priority=priority,
+                **packed_request(request),
+            )
+
+        done, snapshot = self._tier1.decide(build, actor=self._actor)
+        row = OrchestrationReader(snapshot).run_request(key)
         return Requested(key, row.run_id, row.state, done.generation)
 
     def _request_key(self, kind: str, request: PlanRequest) -> str:
-        """One that nobody else has, and that people can tell from others."""
+        """A unique and readable key."""
         subject = request.selection[0][:SUBJECT_CHARS] if request.selection else "everything"
         more = f"+{len(request.selection) - 1}" if len(request.selection) > 1 else ""
         return f"{kind}:{subject}{more}@{self._clock.now():%Y-%m-%dT%H:%M:%S}/{self._ids()[-8:]}"
 
     def withdraw(self, request_key: str, *, reason: str = "") -> Acknowledged:
-        """Take a request back that no orchestrator has planned yet."""
+        """Withdraw a request that no orchestrator has planned yet."""
         event = RunRequestWithdrawn(request_key=request_key, reason=reason)
         return self._tier1.execute(event, actor=self._actor)
 
@@ -380,8 +383,8 @@ class OrchestrationCommands:
     ) -> Triggered:
         """Plan a run and start it, unless `review` raises an error.
 
-        A `run_key` counts once: the same request under it answers with the run that it
-        started; another one is a conflict.
+        A `run_key` counts once: the same request under it returns the run that it started; another
+        request is a conflict.
         """
         check_run_key(run_key)
         fingerprint = request_fingerprint(request)
@@ -403,7 +406,7 @@ class OrchestrationCommands:
             except Refused as refusal:
                 if refusal.code != MOVED:
                     raise
-            snapshot = self._snapshot()  # somebody else was let in meanwhile: count again
+            snapshot = self._snapshot()  # another run was permitted meanwhile: count again
         raise Contended("too many runs are being started concurrently", hint="try again later")
 
     def _trigger(
@@ -435,21 +438,21 @@ class OrchestrationCommands:
     def retry(
         self, run: str, *, run_key: str = "", engine_id: str = "", review: Review = accept
     ) -> Triggered:
-        """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
+        """Run the same request again as a new run. Tasks that succeeded are reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
         if row.state in RUN_ACTIVE:
             raise Invalid(f"run {row.run_id} is still {row.state}", hint="cancel it first, or wait")
         if row.tasks_succeeded + row.tasks_reused == row.tasks_total:
-            asked = " ".join([*row.selection, *(f"-p {text}" for text in row.partitions)])
+            arguments = " ".join([*row.selection, *(f"-p {text}" for text in row.partitions)])
             raise Invalid(
                 f"all tasks of run {row.run_id} succeeded; there is nothing to retry",
-                hint=f"to run them again: servo run {asked} --force",
+                hint=f"to run them again: servo run {arguments} --force",
             )
         old = self._library.plan(row.plan_id)
-        left = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
+        unfinished = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
         return self.trigger(
-            msgspec.structs.replace(old.spec.request, force=False, redo=tuple(left)),
+            msgspec.structs.replace(old.spec.request, force=False, redo=tuple(unfinished)),
             run_key=run_key,
             trigger="retry",
             timeout=timedelta(seconds=row.timeout_s) if _has_own_timeout(row) else None,
@@ -463,8 +466,8 @@ class OrchestrationCommands:
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:
         """Cancel a run: from now on no task of it starts, and no result of it counts.
 
-        The command changes the run's row. The tasks of a small run end with it, in the same
-        batch; those of a larger one are ended by whoever orchestrates, some at a time.
+        The command changes the run's row. The tasks of a small run end with it, in the same batch;
+        those of a larger one are ended by an orchestrator, some at a time.
         """
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_active_run(run)
@@ -495,8 +498,8 @@ class OrchestrationCommands:
     ) -> Acknowledged:
         """Add keys to, or take them from, the set of a dynamic dimension.
 
-        Very many go into the log in several batches, one after the other: whoever is
-        interrupted asks for the same again.
+        Very many are appended in several batches, one after the other. An interrupted call can be
+        repeated.
         """
         events = [
             *(PartitionKeysChanged(keys=keys, added=part) for part in _parts(add)),
@@ -529,7 +532,7 @@ def _has_own_timeout(run: RunRow) -> bool:
 
 
 class _Draft(NamedTuple):
-    """What somebody wants to deploy."""
+    """What is to be deployed."""
 
     manifest: Manifest
     artifact: bytes | None
@@ -604,7 +607,7 @@ def _events(
 
 
 def _tasks_cancelled(run_id: str, tasks: Iterable[TaskRow], *, force: bool) -> list[TasksCancelled]:
-    """What ends the tasks of a run. Which of them may end is for the fold to decide."""
+    """The events that end the tasks of a run. The fold decides which of them may end."""
     left = [task for task in tasks if task.state not in TERMINAL]
     return [
         TasksCancelled(run_id=run_id, task_ids=task_ids, force=force)

@@ -1,4 +1,4 @@
-"""The configuration of a run: which asset takes which of the values that were given.
+"""The configuration of a run: which asset takes which of its values.
 
 An asset takes the names that it declares, or that its code reads from the context; no other
 value reaches it or makes it out of date. A declared value is also the type of what replaces it.
@@ -16,24 +16,24 @@ from servo.suggest import did_you_mean
 ConfigTexts = Mapping[str, str | int | bool | None]
 
 
-def task_config(asset: Asset, given: ConfigTexts) -> Mapping[str, WireValue]:
+def task_config(asset: Asset, texts: ConfigTexts) -> Mapping[str, WireValue]:
     """What the asset's tasks are given. Raises Invalid where a value is of another type."""
-    if not given:
+    if not texts:
         return asset.config
-    taken = {
+    overrides = {
         name: replaced(asset.config.get(name), value, f"{name} of {asset.key}")
-        for name, value in given.items()
+        for name, value in texts.items()
         if name in asset.config or name in asset.config_read
     }
-    return {**asset.config, **taken}
+    return {**asset.config, **overrides}
 
 
-def check_config(given: ConfigTexts, chosen: Collection[Asset], assets: Iterable[Asset]) -> None:
+def check_config(texts: ConfigTexts, chosen: Collection[Asset], assets: Iterable[Asset]) -> None:
     """Refuse a name that no chosen asset takes, and a value of another type than the declared."""
     for asset in chosen:
-        task_config(asset, given)
-    taken = _names(chosen)
-    unknown = next((name for name in given if name not in taken), None)
+        task_config(asset, texts)
+    valid_names = _names(chosen)
+    unknown = next((name for name in texts if name not in valid_names), None)
     if unknown is None:
         return
     others = sorted(asset.key for asset in assets if unknown in _names([asset]))
@@ -42,9 +42,9 @@ def check_config(given: ConfigTexts, chosen: Collection[Asset], assets: Iterable
             f"no selected asset has a configuration value {unknown!r}",
             hint=f"{others[0]} has it: select it too, or leave the value out",
         )
-    names = ", ".join(sorted(taken)) or "none"
+    names = ", ".join(sorted(valid_names)) or "none"
     hint = (
-        did_you_mean(unknown, taken)
+        did_you_mean(unknown, valid_names)
         or f"the selected assets have {names}; declare it: config={{{unknown!r}: …}}"
     )
     raise Invalid(f"no asset has a configuration value {unknown!r}", hint=hint)

@@ -3,7 +3,7 @@
 A contract of code is compared with the one that holds: what breaks a promise needs a higher first
 number of its version. The columns of each asset that has a contract, as code declares them or as
 its query tells them, are compared with what is promised. Columns that are not known before the
-asset runs are judged when they come out.
+asset runs are checked in its output.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _FIELDS: Final = ContractStatement.__struct_fields__
 
 
 class ContractBreak(msgspec.Struct, frozen=True):
-    """What a deployment would break of a contract."""
+    """A promise of a contract that a deployment would break."""
 
     asset: str
     column: str
-    """As it is accepted; empty if nothing but another version helps."""
+    """The column to accept; empty if only another version of the contract helps."""
     change: str
     version: str
     consumers: tuple[str, ...]
@@ -69,7 +69,7 @@ class _Agreed(NamedTuple):
 
     @property
     def statement(self) -> ContractStatement | None:
-        """What holds after the deployment."""
+        """The contract after the deployment."""
         if self.declared is not None:
             return self.declared
         if self.row is not None and self.row.source == "people":
@@ -81,7 +81,7 @@ class ExpectedColumns(NamedTuple):
     """What the columns of an asset will be, as far as that is known before it runs."""
 
     columns: Sequence[SchemaColumn]
-    gone: frozenset[str] | None = None
+    missing: frozenset[str] | None = None
     """Names that it is known not to have; None if it has no other columns than these."""
 
 
@@ -98,7 +98,7 @@ def check_contracts(
     *,
     restores: bool,
 ) -> frozenset[tuple[str, str]]:
-    """Which acceptances a contract needs. Raises ContractRefused, and Invalid.
+    """The accepted breaks that are needed. Raises ContractRefused and Invalid.
 
     `accepted` are pairs of an asset's key and a column. `restores`: an older deployment is
     deployed again, whose contracts may have lower versions.
@@ -110,12 +110,12 @@ def check_contracts(
         _check_owner(each)
         if not restores:
             _check_version(each)
-        for one in (*_removal(each), *_column_breaks(each, columns_of)):
-            pair = one.asset, one.column
-            if pair in accepted and _holds_on(each, one):
+        for contract_break in (*_removal(each), *_column_breaks(each, columns_of)):
+            pair = contract_break.asset, contract_break.column
+            if pair in accepted and _holds_on(each, contract_break):
                 needed.add(pair)
             else:
-                breaks.append(one)
+                breaks.append(contract_break)
     if breaks:
         raise _refused(manifest, breaks)
     return frozenset(needed)
@@ -136,39 +136,43 @@ def _agreed(reader: DeploymentReader, manifest: Manifest, change: Change) -> Ite
             yield _Agreed(asset, asset_id, row, contract)
 
 
-def _check_owner(each: _Agreed) -> None:
-    if each.row is not None and each.declared is not None and each.row.source == "people":
-        code = each.declared.code
+def _check_owner(agreement: _Agreed) -> None:
+    if (
+        agreement.row is not None
+        and agreement.declared is not None
+        and agreement.row.source == "people"
+    ):
+        code = agreement.declared.code
         raise Invalid(
-            f"{code.file}:{code.line}: the contract of {each.asset.key} is declared in code, and "
-            f"version {each.row.version} was declared by command",
+            f"{code.file}:{code.line}: the contract of {agreement.asset.key} is in code, and "
+            f"version {agreement.row.version} was declared by command",
             hint="remove it from the code; or take the other one back with "
-            f"`servo contracts remove {each.asset.key} --reason TEXT`",
+            f"`servo contracts remove {agreement.asset.key} --reason TEXT`",
         )
 
 
-def _check_version(each: _Agreed) -> None:
-    if each.row is None or each.declared is None:
+def _check_version(agreement: _Agreed) -> None:
+    if agreement.row is None or agreement.declared is None:
         return
-    before = each.row.decoded()
-    renames = {c.renamed_from: c.name for c in each.asset.columns if c.renamed_from}
+    before = agreement.row.decoded()
+    renames = {c.renamed_from: c.name for c in agreement.asset.columns if c.renamed_from}
     # A contract follows its asset, which may have another name now.
-    before = msgspec.structs.replace(before, name=each.asset.key)
-    if all(getattr(before, name) == getattr(each.declared, name) for name in _FIELDS):
+    before = msgspec.structs.replace(before, name=agreement.asset.key)
+    if all(getattr(before, name) == getattr(agreement.declared, name) for name in _FIELDS):
         return
-    changes = contract_changes(before, each.declared, renames)
-    problem = version_problem(before, each.declared, changes)
+    changes = contract_changes(before, agreement.declared, renames)
+    problem = version_problem(before, agreement.declared, changes)
     if problem is not None:
-        code = each.declared.code
+        code = agreement.declared.code
         message, hint = problem
         raise Invalid(f"{code.file}:{code.line}: {message}", hint=hint)
 
 
-def _removal(each: _Agreed) -> Iterator[ContractBreak]:
-    row = each.row
-    if row is not None and each.statement is None:
+def _removal(agreement: _Agreed) -> Iterator[ContractBreak]:
+    row = agreement.row
+    if row is not None and agreement.statement is None:
         yield ContractBreak(
-            each.asset.key,
+            agreement.asset.key,
             WHOLE,
             "its contract is removed from the code",
             row.version,
@@ -176,35 +180,39 @@ def _removal(each: _Agreed) -> Iterator[ContractBreak]:
         )
 
 
-def _column_breaks(each: _Agreed, columns_of: ColumnsOf) -> Iterator[ContractBreak]:
-    contract = each.statement
-    expected = None if contract is None else columns_of(each.asset, each.asset_id)
+def _column_breaks(agreement: _Agreed, columns_of: ColumnsOf) -> Iterator[ContractBreak]:
+    contract = agreement.statement
+    expected = None if contract is None else columns_of(agreement.asset, agreement.asset_id)
     if contract is None or expected is None:
         return
-    kept = each.row is not None and each.row.version == contract.version
+    same_version = agreement.row is not None and agreement.row.version == contract.version
     promised = PromisedColumns(
         promised_columns(contract.columns),
-        tuple(each.row.accepted) if each.row is not None and kept else (),
-        {c.renamed_from: c.name for c in each.asset.columns if c.renamed_from},
+        tuple(agreement.row.accepted) if agreement.row is not None and same_version else (),
+        {c.renamed_from: c.name for c in agreement.asset.columns if c.renamed_from},
     )
-    dimensions = [dimension.name for dimension in each.asset.partitions]
+    dimensions = [dimension.name for dimension in agreement.asset.partitions]
     for change in broken(promised, with_dimensions(expected.columns, dimensions)):
         if _is_known(change, expected):
             yield ContractBreak(
-                each.asset.key, change.column, str(change), contract.version, contract.consumers
+                agreement.asset.key,
+                change.column,
+                str(change),
+                contract.version,
+                contract.consumers,
             )
 
 
 def _is_known(change: SchemaChange, expected: ExpectedColumns) -> bool:
-    """Whether a column that is missing will not come out either."""
-    if expected.gone is None or change.kind not in ("removed", "renamed"):
+    """Whether a missing column will be missing in the output too."""
+    if expected.missing is None or change.kind not in ("removed", "renamed"):
         return True
-    return change.rename == "GovernedRename" or change.column in expected.gone
+    return change.rename == "GovernedRename" or change.column in expected.missing
 
 
-def _holds_on(each: _Agreed, one: ContractBreak) -> bool:
-    """Whether the version that is broken is in effect: one that is new keeps its promises."""
-    return each.row is not None and each.row.version == one.version
+def _holds_on(agreement: _Agreed, contract_break: ContractBreak) -> bool:
+    """Whether the broken version is in effect already: a new version must be kept."""
+    return agreement.row is not None and agreement.row.version == contract_break.version
 
 
 def _refused(manifest: Manifest, breaks: Sequence[ContractBreak]) -> ContractRefused:

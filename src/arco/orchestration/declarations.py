@@ -1,8 +1,8 @@
 """What a deployment declares besides its assets. Each declaration has a kind and a name.
 
-A deployment carries those that are new or differ, and the ids (`kind/name`) of those that left.
-The table `declarations` has what a project declares now. Whoever acts on a kind is told by its
-two facts.
+A deployment carries those that are new or differ, and the ids (`kind/name`) of those that left. The
+table `declarations` has what a project declares now. Other domains are informed by the two facts of
+each kind.
 
 To add a kind: a struct in `Declaration`, a line in `declarations_of`, and its facts in `FACTS`.
 """

@@ -1,10 +1,10 @@
 """From a manifest to the events that deploy it.
 
-A deployment says what changed since the one before it: assets that are new, have other code
-or another definition, or another name, and the keys of those that left. What is small goes
-into one command. What is large is cut into parts, which are committed one batch after the
-other, without effect; the command after them makes all of them take effect at once. If the
-process ends before, nothing has changed, and the next deployment starts from the beginning.
+A deployment says what changed since the one before it: assets that are new, have other code or
+another definition, or another name, and the keys of those that left. A small change is one command.
+A large one is split into parts, which are committed one batch after the other, without effect; the
+command after them makes all of them take effect at once. If the process ends before, nothing has
+changed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Change(NamedTuple):
 
 
 class AssetIds:
-    """Who the assets of a manifest are: rows and ids that they have, or new ids."""
+    """The rows and ids of the assets of a manifest; new ids for new assets."""
 
     def __init__(self, reader: DeploymentReader, manifest: Manifest, new: Callable[[str], str]):
         self._reader = reader
@@ -88,9 +88,9 @@ class AssetIds:
             for asset in manifest.assets
             if asset.renamed_from in self.known and asset.key not in self.known
         )
-        """Keys that assets have and give up by this: whoever gets one now is somebody else."""
+        """Keys that assets leave with this deployment: another asset may get them."""
         self._formerly: dict[str, DeployedAssetRow] = {}
-        """What has left, by the names that it had before its last: a rollback restores them."""
+        """Removed assets, by names that they had before the last: a rollback restores them."""
         for row in self.known.values():
             if row.asset_key not in staying:
                 for key in row.previous_keys:
@@ -124,13 +124,13 @@ class AssetIds:
         return asset_id or self._new(asset.key)
 
     def _read_catalog(self, namespace: str) -> dict[str, str]:
-        """Ids by name: somebody may have created the asset before code declares it."""
+        """Ids by name: an asset may be in the catalog before code declares it."""
         rows = self._reader.snapshot.rows(ASSET_NAMES, namespace)
         return {row.name: row.asset_id for row in rows}
 
 
 def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change:
-    """What of a manifest is new since the current deployment."""
+    """The changes of a manifest since the current deployment."""
     changed: list[DeployedAsset] = []
     left: set[str] = set()
     for asset in manifest.assets:
@@ -165,8 +165,8 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
                 code=_code(asset),
             )
         )
-    kept = left.union(asset.key for asset in manifest.assets)
-    removed = [key for key, row in ids.known.items() if row.active and key not in kept]
+    remaining = left.union(asset.key for asset in manifest.assets)
+    removed = [key for key, row in ids.known.items() if row.active and key not in remaining]
     return Change(changed, removed, sorted(reads))
 
 
@@ -335,7 +335,7 @@ def _pieces(asset: DeployedAsset) -> Iterator[tuple[DeployedAsset, int]]:
     yield replace(piece, columns=tuple(columns)), size
 
 
-# -- what is said of it -------------------------------------------------------------------
+# -- results ------------------------------------------------------------------------------
 
 
 class Deployed(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""The fold of deployments: which manifest of each project holds, and who is who in it.
+"""The fold of deployments: the current manifest of each project, and the ids of its assets.
 
-All projects of a workspace are folded under one key: a deployment is decided against what
-the other projects have, and nothing comes in between.
+All projects of a workspace are folded under one key, because a deployment is decided against the
+other projects.
 
 A large deployment is in the log as
 
@@ -9,14 +9,15 @@ A large deployment is in the log as
     DeploymentCreated                      decides: are all parts there, is every name free?
     DeploymentInstalled                    the rows of all assets change, and parts are forgotten
 
-The last two are one batch, so one commit shows both. The command decides by the keys and ids
-beside the parts, and changes little: whoever checks it beforehand does not pay for the whole.
-Parts may come twice, in any order, or not at all: those of a deployment that never was, or
-that lost a race, go with the next one of the project that takes effect, or after a day. A
-small deployment is one command that has its assets in it.
+The last two are one batch, so one commit shows both. The command decides by the keys and ids beside
+the parts, and changes little, so that checking it beforehand is cheap. Parts may come twice, in any
+order, or not at all. Parts of a deployment that was not created, or lost a race, are deleted by the
+next deployment of the project, or after a day. A small deployment is one command that has its
+assets in it.
 
-A namespace belongs to the project that first deployed an asset in it, for as long as that has
-an active one there. Then whoever deploys into it next takes it, and what is left of its assets.
+A namespace belongs to the project that first deployed an asset in it, as long as that project has
+an active asset there. After that, the next project that deploys into it takes it, with its
+remaining assets.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _keep_part(rows: Rows, fact: Fact, e: DeploymentPart) -> Iterator[Change]:
 
 
 def _check_part(e: DeploymentPart) -> None:
-    """Raise Invalid for what could not be installed: a part that raises here is as good as missing.
+    """Raise Invalid for a part that could not be installed: it then counts as missing.
 
     Later it would be too late to refuse the command.
     """
@@ -174,7 +175,7 @@ def joined(assets: Iterable[DeployedAsset]) -> Iterator[DeployedAsset]:
 
 
 class _Named(NamedTuple):
-    """What is decided of an asset: who it is, and what it is called."""
+    """The id and the key of an asset."""
 
     key: str
     asset_id: str
@@ -220,7 +221,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
         )
     if not parts:
         yield from _install(rows, e, e.assets, removed)
-        yield from _tell_schedules(e, e.changed_schedules, e.removed_schedules)
+        yield from _emit_schedules(e, e.changed_schedules, e.removed_schedules)
         yield from _declare(rows, e, e.declarations, e.removed_declarations, e.assets)
     yield applied(fact)
 
@@ -231,13 +232,15 @@ def _current(rows: Rows, project: str) -> str:
 
 
 def _removed(rows: Rows, e: DeploymentCreated, parts: Sequence[DeploymentPartRow]) -> list[str]:
-    """The keys that leave. Version 1 does not say them: they are what is not named any more."""
+    """The removed keys. Version 1 does not list them: they are not named any more."""
     if e.total is not None:
         return [*e.removed, *(key for part in parts for key in part.removed)]
     before = [_Moves(rows, e.project).before(asset) for asset in e.assets]
-    kept = {asset.key for asset in e.assets} | {row.asset_key for row in before if row is not None}
+    remaining = {asset.key for asset in e.assets} | {
+        row.asset_key for row in before if row is not None
+    }
     deployed = rows.scan(DEPLOYED_ASSETS, e.project)
-    return [row.asset_key for row in deployed if row.active and row.asset_key not in kept]
+    return [row.asset_key for row in deployed if row.active and row.asset_key not in remaining]
 
 
 def _moved(rows: Rows, e: DeploymentCreated) -> _Refusal | None:
@@ -265,7 +268,7 @@ def _incomplete(e: DeploymentCreated, parts: Sequence[DeploymentPartRow]) -> _Re
 
 
 def _clash(rows: Rows, e: DeploymentCreated, named: Sequence[_Named]) -> _Refusal | None:
-    """Two assets with one key, or with one id: data of one would be taken for the other's."""
+    """Two assets with one key or one id: their data would be confused."""
     leaving = {asset.renamed_from for asset in named}
     seen: dict[str, str] = {}
     for asset in named:
@@ -334,7 +337,7 @@ def _deployment(fact: Fact, e: DeploymentCreated, number: int, total: int) -> De
 
 
 class _Moves:
-    """Rows of deployed assets, wherever they are before a deployment of `project`."""
+    """Rows of deployed assets, under their keys before a deployment of `project`."""
 
     def __init__(self, rows: Rows, project: str) -> None:
         self._rows = rows
@@ -371,7 +374,7 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     declarations: list[Declaration] = []
     for part in parts:
         schedules = _schedules.decode(_inflated(part.schedules))
-        yield from _tell_schedules(e, schedules, part.removed_schedules)
+        yield from _emit_schedules(e, schedules, part.removed_schedules)
         declarations += _declarations.decode(_inflated(part.declarations))
     left = [each for part in parts for each in part.removed_declarations]
     yield from _declare(rows, e, declarations, left, assets)
@@ -383,22 +386,22 @@ def _install(
     assets: Sequence[DeployedAsset],
     removed: Sequence[str],
 ) -> Iterator[Change]:
-    """Names are given up before any is taken: one asset may take what another leaves."""
+    """Names are released before any is taken: an asset may take a name that another one leaves."""
     moves = _Moves(rows, e.project)
     before = {asset.key: moves.before(asset) for asset in assets}
     held = [rows.get(DEPLOYED_ASSETS, e.project, key) for key in removed]
-    gone = [row for row in held if row is not None and row.active]
+    removed_rows = [row for row in held if row is not None and row.active]
     yield from _give_up(e.project, before)
-    yield from _take_namespaces(rows, e.project, before, gone)
+    yield from _take_namespaces(rows, e.project, before, removed_rows)
     ids = {asset.key: asset.asset_id for asset in assets}
     for asset in assets:
         old = before[asset.key]
         row = _deployed(e.project, asset, old, e.deployment_id)
         yield Put(DEPLOYED_ASSETS, row)
-        yield from _tell(e, asset, old)
+        yield from _emit_asset(e, asset, old)
         if asset.inputs is not None and (old is None or old.inputs != row.inputs):
             yield Emit(_inputs(asset, lambda key: ids.get(key) or _deployed_id(rows, key)))
-    for row in gone:
+    for row in removed_rows:
         yield Put(DEPLOYED_ASSETS, replace(row, active=False, deployment_id=e.parent))
         yield Emit(AssetLeft(asset_id=row.asset_id))
     for part in rows.scan(DEPLOYMENT_PARTS, e.project):
@@ -419,13 +422,13 @@ def _deployed_id(rows: Rows, key: str) -> str:
 
 
 def inputs_fingerprint(asset: DeployedAsset) -> str:
-    """What tells whether code reads something else than before; empty where it is not said."""
+    """The fingerprint of the inputs in code; empty if they are not recorded."""
     if asset.inputs is None:
         return ""
     return hashlib.sha256(msgspec.json.encode(asset.inputs)).hexdigest()[:16]
 
 
-def _tell_schedules(
+def _emit_schedules(
     e: DeploymentCreated | DeploymentInstalled,
     changed: Iterable[PlainSchedule],
     removed: Iterable[str],
@@ -490,7 +493,7 @@ def _declare(
 def _consumer_ids(
     rows: Rows, contract: DeployedContract, changed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Who the consumers are that are assets, as far as they are deployed."""
+    """The ids of consumers that are deployed assets."""
     keys = [each for each in contract.consumers if "." in each and "@" not in each]
     ids = {key: changed.get(key) or _deployed_id(rows, key) for key in keys}
     return {key: asset_id for key, asset_id in ids.items() if asset_id != key}
@@ -518,12 +521,12 @@ def _take_namespaces(
     rows: Rows,
     project: str,
     before: Mapping[str, DeployedAssetRow | None],
-    gone: Iterable[DeployedAssetRow],
+    removed: Iterable[DeployedAssetRow],
 ) -> Iterator[Change]:
     """Count the active assets of each namespace, and take those that nobody has any more."""
     counts = Counter(map(namespace_of, before))
     olds = [old for old in before.values() if old is not None and _is_active(old, project)]
-    counts.subtract(namespace_of(row.asset_key) for row in (*olds, *gone))
+    counts.subtract(namespace_of(row.asset_key) for row in (*olds, *removed))
     for namespace, change in counts.items():
         owner = rows.get(PROJECT_NAMESPACES, namespace)
         if owner is not None and owner.project != project:
@@ -539,7 +542,7 @@ def _take_over(
     project: str,
     before: Mapping[str, DeployedAssetRow | None],
 ) -> Iterator[Change]:
-    """What another project has left in a namespace, and this deployment does not name."""
+    """Take over the assets that another project has left in a namespace."""
     for row in rows.scan(DEPLOYED_ASSETS, owner.project):
         if namespace_of(row.asset_key) == owner.namespace:
             yield Delete(DEPLOYED_ASSETS, (row.project, row.asset_key))
@@ -564,11 +567,11 @@ def _deployed(
     )
 
 
-def _tell(
+def _emit_asset(
     e: DeploymentCreated | DeploymentInstalled, asset: DeployedAsset, old: DeployedAssetRow | None
 ) -> Iterator[Change]:
-    """What the catalog is told: all that code says, or only that the asset is back; and, for
-    others, that it has other partitions."""
+    """Facts for the catalog: all that code says, or only that the asset is active again; and for
+    others, that its partitions changed."""
     same = old is not None and (old.asset_key, old.definition) == (asset.key, asset.definition)
     is_slim = isinstance(e, DeploymentCreated) and e.total is None  # of what is as it was
     if same and is_slim and not _is_active(old, e.project):

@@ -1,7 +1,7 @@
-"""What follows from a report for the other domains, as facts for the stages after this one.
+"""Derived facts: what a report means for other domains, for the stages after this one.
 
-Domains do not know each other. What one of them needs to hear of another is said here:
-by the fold of runs, and by a stage between theirs that keeps no rows.
+Domains do not import each other. The facts that one needs of another are emitted here: by the fold
+of runs, and by a stage without rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from servo.contract.partition import PartitionKey
 from servo.contract.task import Lineage, Materialization, TaskResult
 
 FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output reads no asset.")
-"""Said too: an asset may have been made from others before."""
+"""Emitted too: an earlier output may have had sources."""
 CONTRACT = "contract"
 """The kind of the check that compares columns with what a contract promises."""
 
@@ -67,7 +67,7 @@ class PartitionKeysRemoved(Payload, frozen=True, kw_only=True):
 
 
 class RunRequestDropped(Payload, frozen=True, kw_only=True):
-    """No run comes of a request that something other than a person made."""
+    """An automatic request did not lead to a run."""
 
     TYPE: ClassVar[str] = "orchestration.run_request_dropped"
     request_key: str
@@ -78,7 +78,7 @@ class RunRequestDropped(Payload, frozen=True, kw_only=True):
 
 
 class AutomationFailed(Payload, frozen=True, kw_only=True):
-    """What starts runs cannot do its work, as a sensor whose evaluation failed."""
+    """A schedule or sensor failed to start runs, e.g. its evaluation failed."""
 
     TYPE: ClassVar[str] = "orchestration.automation_failed"
     kind: str
@@ -88,7 +88,7 @@ class AutomationFailed(Payload, frozen=True, kw_only=True):
 
 
 class AutomationRecovered(Payload, frozen=True, kw_only=True):
-    """It does again."""
+    """A schedule or sensor has recovered."""
 
     TYPE: ClassVar[str] = "orchestration.automation_recovered"
     kind: str
@@ -96,8 +96,8 @@ class AutomationRecovered(Payload, frozen=True, kw_only=True):
 
 
 class AssetSkipped(Payload, frozen=True, kw_only=True):
-    """A run skips tasks of an asset, because something above them gave no good output. Said once
-    for all that end at the same moment."""
+    """A run skips tasks of an asset, because something above them gave no good output. One fact for
+    all that end at the same time."""
 
     TYPE: ClassVar[str] = "orchestration.asset_skipped"
     asset_id: str
@@ -125,7 +125,7 @@ def run_ended(run: RunRow) -> RunEnded:
 
 
 def cost(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
-    """What an attempt took, whether or not its output counts."""
+    """The usage and cost of an attempt, whether or not its output counts."""
     if result.cost is not None:
         yield CostIncurred(
             asset_id=task.asset_id,
@@ -142,7 +142,7 @@ def cost(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
 
 
 def checks(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
-    """Under the attempt that made the output: whoever adopts it says the same again."""
+    """Under the attempt that wrote the output: an attempt that adopts it reports the same."""
     output = result.materialization
     if result.checks or (output is not None and result.outcome == "succeeded"):
         yield ChecksEvaluated(
@@ -183,7 +183,7 @@ def contract(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
 def lineage(
     task: TaskRow, result: TaskResult, output: Materialization, *, held: bool = False
 ) -> Iterator[Payload]:
-    """Where an output comes from; of one that is held back it counts once that is approved."""
+    """The lineage of an output. That of a held output counts after its approval."""
     yield LineageRecorded(
         asset=task.asset_key,
         asset_id=task.asset_id,
@@ -295,4 +295,4 @@ DECISIONS = Stage(
         On(SupersededHeld, lambda fact, e: e.asset_id, _withdraw_superseded),
     ],
 )
-"""Between outputs and the domains that follow: what outputs have, and what was decided of them."""
+"""The stage between outputs and later domains: facts of outputs, and of decisions about them."""

@@ -8,9 +8,9 @@
 | controller facts | RunRequestRefused, TimerFired, AttemptLost, TasksCancelled | controllers |
 | worker facts | TaskStarted, TaskFinished | workers |
 
-A task that becomes ready, is skipped, or a run that ends: those are no events. The
-fold computes them, and they are rows. All facts may come twice, late and in any
-order; those about an attempt name it, and count only while it is the active one.
+That a task becomes ready or is skipped, or that a run ends, is no event: the fold computes it. All
+facts may come twice, late and in any order; those about an attempt name it, and count only while it
+is the active one.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     transform: str = ""
     renamed_from: str = ""
     definition: str = ""
-    """Fingerprint of what the catalog shows. What it is of is given when it changed."""
+    """Fingerprint of what the catalog shows. The values are given only when it changed."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
@@ -66,7 +66,7 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 def _is_newer(asset: DeployedAsset) -> bool:
-    """Whether programs before inputs were recorded would read less of it than it says."""
+    """Whether it has fields that older programs do not read."""
     return asset.inputs is not None
 
 
@@ -182,7 +182,7 @@ class DeploymentInstalled(Payload, frozen=True, kw_only=True, omit_defaults=True
 
 
 class RunAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What the fold must know of an asset to decide about its tasks."""
+    """What the fold needs of an asset to decide about its tasks."""
 
     key: str
     asset_id: str
@@ -197,9 +197,9 @@ class RunAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class RunRequested(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody wants a run and does not wait for it: an orchestrator plans it, or refuses it.
+    """A request for a run, which an orchestrator plans or refuses later.
 
-    Its key is the run's key: whoever plans it, and however often, one run comes of it.
+    Its key is the run's key: however often it is planned, it leads to one run.
     """
 
     TYPE: ClassVar[str] = "orchestration.run_requested"
@@ -213,7 +213,7 @@ class RunRequested(OrchestrationCommand, frozen=True, kw_only=True, omit_default
     reference: str = ""
     """What caused it: for a tick, the schedule and the tick's name."""
     run_id: str = ""
-    """The id that its run is to have, where somebody wants to know it now."""
+    """The id that its run will have, if the requester chose it."""
     until: datetime | None = None
     """Periods that end later do not exist for it; None: when it is planned."""
     timeout_s: int = 0
@@ -221,7 +221,7 @@ class RunRequested(OrchestrationCommand, frozen=True, kw_only=True, omit_default
 
 
 class RunRequestWithdrawn(OrchestrationCommand, frozen=True, kw_only=True):
-    """Whoever asked for a run does not want it any more. Only before it is planned."""
+    """A request for a run is withdrawn. Only before it is planned."""
 
     TYPE: ClassVar[str] = "orchestration.run_request_withdrawn"
     request_key: str
@@ -229,8 +229,7 @@ class RunRequestWithdrawn(OrchestrationCommand, frozen=True, kw_only=True):
 
 
 RefusalCode = Literal["", "partitions_gone", "backfill_cancelled", "withdrawn", "merged"]
-"""Why a request became no run, for whoever asked; empty: it could not be planned. `merged`: its
-key was used before."""
+"""Why a request led to no run; empty: it cannot be planned. `merged`: its key was used before."""
 
 
 class RunRequestRefused(Payload, frozen=True, kw_only=True):
@@ -392,7 +391,7 @@ class TimerFired(Payload, frozen=True, kw_only=True):
 
 
 class AttemptLost(Payload, frozen=True, kw_only=True):
-    """Nobody works on an attempt any more, and nobody will report."""
+    """An attempt is lost: no worker runs it, and none will report."""
 
     TYPE: ClassVar[str] = "orchestration.attempt_lost"
     run_id: str
@@ -403,7 +402,7 @@ class AttemptLost(Payload, frozen=True, kw_only=True):
 
 
 class PartitionKeysChanged(OrchestrationCommand, frozen=True, kw_only=True):
-    """Keys of a dynamic partition dimension come or go."""
+    """Keys of a dynamic partition dimension are added or removed."""
 
     TYPE: ClassVar[str] = "orchestration.partition_keys_changed"
     keys: str

@@ -1,4 +1,4 @@
-"""Inputs across projects: what a manifest reads of others, and what others read of it.
+"""Inputs across projects: the assets that a manifest reads of others, and vice versa.
 
 The inputs of a project's own namespaces are checked without a workspace (`servo.validate`).
 Those of other namespaces are checked here, against what is deployed.
@@ -39,7 +39,7 @@ def check_reads(
 ) -> None:
     """Raise Invalid, with every problem, if inputs from other projects do not fit.
 
-    Inputs that are not deployed may be allowed; circles, and mappings that cannot be, are not.
+    Inputs that are not deployed may be allowed; cycles and invalid mappings are not.
     """
     missing, misfits = _problems(reader, library, manifest)
     problems = misfits if allow_missing else [*missing, *misfits]
@@ -74,17 +74,17 @@ def _problems(
     return missing, _misfits(manifest.assets, around)
 
 
-def _misfits(assets: Sequence[Asset], around: Sequence[Asset]) -> list[Problem]:
-    """What is wrong between assets and those that they read, as far as these are there."""
-    there = {asset.key for asset in (*assets, *around)}
-    return validate_across([_without_missing(asset, there) for asset in assets], around)
+def _misfits(assets: Sequence[Asset], others: Sequence[Asset]) -> list[Problem]:
+    """Problems between assets and their inputs, as far as these exist."""
+    existing = {asset.key for asset in (*assets, *others)}
+    return validate_across([_without_missing(asset, existing) for asset in assets], others)
 
 
-def _without_missing(asset: Asset, there: Set[str]) -> Asset:
-    """An asset without the checks that look values up in what is not there."""
-    if all(key in there for key in reference_targets(asset)):
+def _without_missing(asset: Asset, existing: Set[str]) -> Asset:
+    """An asset without checks that refer to missing assets."""
+    if all(key in existing for key in reference_targets(asset)):
         return asset
-    checks = [c for c in asset.checks if c.kind != "references" or c.params["asset"] in there]
+    checks = [c for c in asset.checks if c.kind != "references" or c.params["asset"] in existing]
     return msgspec.structs.replace(asset, checks=tuple(checks))
 
 
@@ -150,16 +150,16 @@ class _Upstream:
 
 
 def check_readers(reader: DeploymentReader, project: str, leaving: Iterable[str]) -> None:
-    """Raise Invalid if another project reads what leaves this one."""
-    gone = set(leaving)
-    if not gone:
+    """Raise Invalid if another project reads a removed asset."""
+    removed = set(leaving)
+    if not removed:
         return
     problems = [
         f"{key} (project {row.project})"
         for row in reader.projects()
         if row.project != project
         for key in row.reads
-        if key in gone
+        if key in removed
     ]
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
@@ -215,7 +215,7 @@ def _column_names(asset: Asset) -> set[str]:
 def check_fit(
     reader: DeploymentReader, library: Library, manifest: Manifest, shapes: Mapping[str, Asset]
 ) -> None:
-    """Raise Invalid if assets of other projects cannot read what has got another shape."""
+    """Raise Invalid if assets of other projects cannot read the assets that changed their shape."""
     own = {asset.key: asset for asset in manifest.assets}
     upstream = _Upstream(reader, library, manifest)
     problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""What a project should be told of before it is deployed: deprecated inputs, unknown terms."""
+"""Warnings before a deployment: deprecated inputs, unknown terms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _deprecated_reads(manifest: Manifest, deprecated: Mapping[str, str]) -> Iter
 
 
 def _readers_elsewhere(manifest: Manifest, snapshot: Snapshot) -> Iterator[Problem]:
-    """What this project deprecates, and others read."""
+    """Assets that this project deprecates and others read."""
     deprecated = {asset.key: asset for asset in manifest.assets if asset.deprecated}
     readers: dict[str, list[str]] = {}
     if deprecated:

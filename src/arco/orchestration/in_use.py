@@ -1,4 +1,4 @@
-"""What runs need of data, plans and logs: asked before anything of them is deleted."""
+"""What runs need of data, plans and logs: garbage collection keeps it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from servo.contract.manifest import Retention
 from servo.contract.partition import PartitionKey, path_segment
 
 PLANNING = timedelta(days=1)
-"""Longer than it takes to make a plan and to trigger it."""
+"""Longer than it takes to plan and trigger a run."""
 
 
 def runs_of(library: Library) -> RunLookups:
@@ -30,7 +30,7 @@ def runs_of(library: Library) -> RunLookups:
 
 
 def needs(snapshot: Snapshot, library: Library) -> RunNeeds:
-    """What the runs that are active at this generation read, have made, and still make."""
+    """What the active runs of this generation read, have written, and will write."""
     total = RunNeeds()
     for run in snapshot.hot(RUNS):
         if run.state in states.RUN_ACTIVE:
@@ -46,7 +46,7 @@ def _of_run(run: RunRow, rows: list[TaskRow], library: Library) -> RunNeeds:
         plan = None
     planned = () if plan is None else plan.spec.tasks
     times = [row.ready_at for row in rows if row.state in states.IN_FLIGHT and row.ready_at]
-    if plan is None:  # it cannot go on; what it might read was current when it was made
+    if plan is None:  # it cannot continue; what it might read was current when it was planned
         times.append(run.created_at - PLANNING)
     outputs = {row.materialization_id for row in rows if row.materialization_id}
     unended = [p for p in planned if _is_open(tasks.get(p.task_id))]
@@ -90,7 +90,7 @@ def ended(snapshot: Snapshot, since: datetime) -> EndedRuns:
 
 
 def retention(snapshot: Snapshot, library: Library) -> Mapping[str, Retention]:
-    """What each asset says about its versions, in the last deployment that had it."""
+    """The retention of each asset, from the last deployment that had it."""
     reader = OrchestrationReader(snapshot)
     current = {row.project: row.deployment_id for row in reader.projects()}
     manifests = {row.deployment_id: row.manifest for row in reader.deployments()}

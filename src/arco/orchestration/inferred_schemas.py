@@ -1,4 +1,4 @@
-"""The columns that a query puts out, before it ever ran."""
+"""The columns of a query's result, before it has run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ InputColumns = Callable[[str], Sequence[SchemaColumn] | None]
 
 
 def inferred_columns(asset: Asset, columns_of: InputColumns) -> tuple[SchemaColumn, ...] | None:
-    """None where the text does not tell them all.
+    """None if the text does not show all of them.
 
     A column that comes from one column as it is has its type; of others the type is not known.
     """

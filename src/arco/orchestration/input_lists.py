@@ -1,8 +1,8 @@
-"""Inputs of many versions: the list is an object, and whoever reads them refers to it.
+"""Inputs of many versions: the list is an object, and requests and results refer to it.
 
-Up to `INLINE` versions are in the envelope, and in the result. Of more, those have the first
-few, the totals, and a reference with a checksum to `inputs/{run}/{sha256}.parquet`. It is
-written before the first task that reads it is sent, and never changes.
+Up to `INLINE` versions are in the envelope, and in the result. Of more, those have the first few,
+the totals, and a reference with a checksum to `inputs/{run}/{sha256}.parquet`. It is written before
+the first task that reads it is enqueued, and never changes.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _SCHEMA = pa.schema(
 replace = msgspec.structs.replace
 
 
-def put_list(store: Store, run_id: str, ref: InputRef, *, again: bool = False) -> InputRef:
-    """The reference as it travels: with the list put beside it, if that is long.
+def put_list(store: Store, run_id: str, ref: InputRef, *, overwrite: bool = False) -> InputRef:
+    """The reference for a request; a long list is stored as an object.
 
-    `again` puts it over what is there, which may be damaged.
+    `overwrite` overwrites the stored list, which may be damaged.
     """
     if len(ref.materializations) <= INLINE:
         return ref
     body = encode(ref.materializations)
     digest = hashlib.sha256(body).hexdigest()
     path = paths.input_list(run_id, digest)
-    if again:
+    if overwrite:
         store.put(path, body, Mode.OVERWRITE)
     else:
         put_own(store, path, body, mode=Mode.CREATE)
@@ -57,7 +57,7 @@ def put_list(store: Store, run_id: str, ref: InputRef, *, again: bool = False) -
 
 
 def whole(store: Store, ref: InputRef) -> InputRef:
-    """The reference with all of its versions. NotFound or Corrupt if their list is not there."""
+    """The reference with all of its versions. Raises NotFound or Corrupt for their list."""
     if ref.listed_in is None:
         return ref
     versions = read_list(store, ref.listed_in.path, ref.listed_in.sha256)

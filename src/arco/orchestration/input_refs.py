@@ -1,4 +1,4 @@
-"""References to what tasks read, short and whole, and what stands for them in fingerprints."""
+"""References to the inputs of tasks, shortened and complete, and their part in fingerprints."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from servo.contract.task import InputRef
 
 INLINE: Final = 200
-"""So many versions of an input travel with the task."""
+"""Maximum of an input's versions in a request."""
 SHOWN: Final = 10
-"""So many of a longer list, for people."""
+"""How many versions of a longer list are in the request, for people."""
 
 replace = msgspec.structs.replace
 
@@ -23,12 +23,12 @@ def fingerprint(ids: Iterable[str]) -> str:
 
 
 def fingerprint_part(ids: Sequence[str]) -> list[str]:
-    """What stands for versions in the fingerprint of what a task reads."""
+    """The part of versions in the fingerprint of a task's inputs."""
     return sorted(ids) if len(ids) <= INLINE else _many(len(ids), fingerprint(ids))
 
 
 def fingerprint_part_of(ref: InputRef) -> list[str]:
-    """The same, of an input as it travels."""
+    """The same for an input of a request."""
     if ref.listed_in is not None:
         return _many(ref.count, ref.fingerprint)
     return fingerprint_part([each.materialization_id for each in ref.materializations])
@@ -57,7 +57,7 @@ def shortened(ref: InputRef, count: int = SHOWN) -> InputRef:
 
 
 def recorded(ref: InputRef) -> InputRef:
-    """The reference as a result has it: the list stays where it is, and so do the files."""
+    """The reference for a result, without paths."""
     if ref.listed_in is not None:
         ref = shortened(ref)
     return replace(

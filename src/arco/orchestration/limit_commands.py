@@ -1,4 +1,4 @@
-"""Setting limits, pausing and resuming; and whether limits leave room for a run."""
+"""Sets limits, pauses and resumes dispatch, and permits runs within limits."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LimitCommands:
         return named_pools(OrchestrationReader(self._core.snapshot()), self._library)
 
     def permit(self, snapshot: Snapshot, kind: str) -> Permit | None:
-        """That a run may be started; None where no limit counts runs.
+        """A permit to start a run; None if no limit counts runs.
 
         Raises LimitReached, and Refused while dispatch is paused.
         """
@@ -85,7 +85,7 @@ class LimitCommands:
         return Permit(snapshot.head.manifest.position, self._core.ids())
 
     def held(self, kind: str) -> Refused | None:
-        """What would keep a run from being started now."""
+        """Why a run cannot be started now."""
         try:
             self.permit(self._core.snapshot(), kind)
         except Refused as refusal:

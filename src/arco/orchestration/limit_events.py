@@ -48,8 +48,8 @@ class AdmittedTask(Struct, frozen=True, gc=False):
 class TasksAdmitted(Payload, frozen=True, kw_only=True):
     """An orchestrator has counted: limits leave room for these tasks.
 
-    They take it with the commit that folds this, and are sent after it. It counts only if nobody
-    was admitted since the position that it was counted at.
+    They are admitted by the commit that folds this, and enqueued after it. It has an effect only if
+    no task was admitted after the position up to which it was counted.
     """
 
     TYPE: ClassVar[str] = "orchestration.tasks_admitted"
@@ -58,7 +58,7 @@ class TasksAdmitted(Payload, frozen=True, kw_only=True):
 
 
 class TaskAdmitted(Payload, frozen=True, kw_only=True):
-    """Derived: a task takes its place."""
+    """Derived: a task is admitted."""
 
     TYPE: ClassVar[str] = "orchestration.task_admitted"
     run_id: str
@@ -67,7 +67,7 @@ class TaskAdmitted(Payload, frozen=True, kw_only=True):
 
 
 class RunPermitted(Payload, frozen=True, kw_only=True):
-    """Derived: limits do not keep a run from starting."""
+    """Derived: limits permit a run."""
 
     TYPE: ClassVar[str] = "orchestration.run_permitted"
     trigger: RunTriggered

@@ -1,10 +1,10 @@
 """The fold of limits: one key for all, so that what is counted together is decided together.
 
-How many tasks and runs are active is never stored: whoever lets one start counts the rows of runs
-and tasks as of a position in the log, and says which. What starts raises the count, and all of it
-goes through here; what ends only lowers it. So a count that has seen everything which was let in
-before is never too low, and one that has not is turned away and made again. Where no limit is
-set, nothing is counted and nothing is turned away.
+The numbers of active tasks and runs are not stored: the process that starts one counts the rows of
+runs and tasks as of a position in the log, and records that position. All starts go through here;
+ends only lower the count. So a count that includes all earlier admissions is never too low, and a
+count that does not is refused and repeated. Without limits, nothing is counted and nothing is
+refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
 MOVED = "limits_moved"
-"""The code of a refusal after which one counts again."""
+"""The code of a refusal after which the count is repeated."""
 
 
 def _control(rows: Rows) -> DispatchControlRow:
@@ -49,7 +49,7 @@ def _control(rows: Rows) -> DispatchControlRow:
 
 
 def _changed(rows: Rows, fact: Fact, **fields: object) -> Put:
-    """The control row, after which no count of before holds."""
+    """The changed control row: earlier counts are refused from now on."""
     return Put(
         DISPATCH_CONTROL,
         replace(

@@ -27,7 +27,7 @@ WORKSPACE: Final = "workspace"
 EVERY_TENANT: Final = "tenant:*"
 LARGEST: Final = 1_000_000_000
 MAX_IN_FLIGHT: Final = 512
-"""`max_concurrent_tasks` of a workspace where nobody has set it."""
+"""The default of `max_concurrent_tasks` of a workspace."""
 MAX_BACKFILL_RUNS: Final = 5
 """The same for `max_backfill_concurrency`."""
 
@@ -62,14 +62,14 @@ class LimitRow(Row, frozen=True):
     scope: str
     name: LimitName
     value: int | None
-    """None: it was set once, and is not any more."""
+    """None: it was removed."""
     reason: str
     changed_at: datetime
     changed_by: str
 
 
 class DispatchControlRow(Row, frozen=True):
-    """What every orchestrator must have seen before it lets something start."""
+    """What every orchestrator must have read before it starts something."""
 
     scope: str
     """Always the workspace."""
@@ -88,10 +88,10 @@ DISPATCH_CONTROL = Table("orchestration", "dispatch_control", DispatchControlRow
 
 
 class Permit(Struct, frozen=True, gc=False):
-    """Says that limits leave room, as of a position in the log.
+    """A statement that limits leave room, as of a position in the log.
 
-    It counts if none was used, and no limit was changed, after that position; several that share
-    a proposal were counted together, and count together.
+    It is valid if no permit was used and no limit was changed after that position. Several permits
+    of one proposal were counted together, and are valid together.
     """
 
     position: int
@@ -174,7 +174,7 @@ def parse_scope(text: str) -> str:
         is_named = POOL_NAME.fullmatch(name) is not None
     if not (is_workspace or (colon and is_named)):
         hint = "workspace, tenant:NAME, tenant:* for each tenant without its own, or pool:NAME"
-        raise Invalid(f"{text!r} is not what a limit can be set for", hint=hint)
+        raise Invalid(f"{text!r} is not the scope of a limit", hint=hint)
     return text
 
 
@@ -212,7 +212,7 @@ def parse_value(scope: str, name: LimitName, text: str) -> int:
 
 
 def least_value(scope: str, name: LimitName) -> int:
-    """A pool may be closed for a time; other limits of 0 would be a pause without a word."""
+    """A pool may be closed with 0; other limits of 0 would pause dispatch without showing it."""
     return 0 if scope.startswith("pool:") else 1
 
 

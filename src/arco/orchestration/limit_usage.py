@@ -27,7 +27,7 @@ class TaskLimit(NamedTuple):
 
 
 def limits_on(task: TaskRow, declared: DeclaredLimits) -> Iterator[TaskLimit]:
-    """The limits that count a task while it is in flight. None: it is sent without counting."""
+    """The limits that count a task in flight. Without any, it is enqueued without counting."""
     for name in (LimitName.CONCURRENT_TASKS, LimitName.QUEUED_TASKS):
         value = declared.of_workspace(name)
         if value is not None:
@@ -103,7 +103,7 @@ class RunUse(NamedTuple):
 
 
 def run_limit_reached(declared: DeclaredLimits, use: RunUse, kind: str) -> LimitReached | None:
-    """What keeps a run of a kind from being started now.
+    """The limit that prevents a run of a kind from being started now.
 
     Backfills leave one place of `max_concurrent_runs` to others: their runs are long.
     """

@@ -19,16 +19,16 @@ from arco.orchestration.tables import TaskRow
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What decides which tasks go next. It follows from the limits that are set, and the slots."""
+    """What decides which tasks are enqueued next: the limits that are set, and the slots."""
 
     max_in_flight: int = MAX_IN_FLIGHT
-    """Tasks that are with the queue or a worker at a time."""
+    """Maximum of tasks in the queue and at workers."""
     tenant_max_in_flight: int = 0
     """The same for each tenant that has no quota of its own; 0: no limit."""
     quotas: Mapping[str, int] = {}
     """By tenant: tasks in flight."""
     weights: Mapping[str, int] = {}
-    """By tenant: its share of what is free; 1 if it is not named."""
+    """By tenant: its share of free places; 1 by default."""
 
     backfills_in_flight: int = 0
     """The same for tasks of backfills; 0: no limit of their own. Follows the live slots."""
@@ -40,52 +40,52 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.tenant_max_in_flight if has_own else self.max_in_flight
 
 
-def dispatch_limits(declared: DeclaredLimits, elsewhere: Iterable[TaskRow]) -> Limits:
-    """The limits that are set, less what is in flight in runs that somebody else serves."""
+def dispatch_limits(declared: DeclaredLimits, other_tasks: Iterable[TaskRow]) -> Limits:
+    """The limits that are set, less the tasks in flight of runs that others serve."""
     if not declared.values:
         return Limits()
     name = LimitName.CONCURRENT_TASKS
-    others = Counter(task.tenant for task in elsewhere)
+    others = Counter(task.tenant for task in other_tasks)
     most = declared.of_workspace(name)
-    every = declared.values.get((EVERY_TENANT, name), 0)
+    default_quota = declared.values.get((EVERY_TENANT, name), 0)
     scopes = {scope for scope, _ in declared.values} - {EVERY_TENANT}
     tenants = {s.removeprefix("tenant:") for s in scopes if s.startswith("tenant:")}
     quotas = {tenant: declared.of_tenant(tenant, name) for tenant in {*tenants, *others}}
     weights = {tenant: declared.of_tenant(tenant, LimitName.WEIGHT) for tenant in tenants}
     return Limits(
         max_in_flight=MAX_IN_FLIGHT if most is None else max(0, most - sum(others.values())),
-        tenant_max_in_flight=every,
+        tenant_max_in_flight=default_quota,
         quotas={t: max(0, n - others[t]) for t, n in quotas.items() if n is not None},
         weights={tenant: weight for tenant, weight in weights.items() if weight is not None},
     )
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """All in seconds. `check` says how they must relate, and is called at start."""
+    """All in seconds. `check` verifies how they relate, and is called at start."""
 
     interval_s: float = 0.5
-    """How often the orchestrator looks by itself, when nothing wakes it."""
+    """Interval of the orchestrator's rounds when nothing wakes it."""
     busy_interval_s: float = 0.1
     """The same while tasks are with workers, whose reports come from other processes."""
     commit_spacing_s: float = 0.05
-    """Commits that only reports of this process ask for are at least so far apart."""
+    """Minimum time between commits for reports of this process only."""
     linger_s: float = 0.05
-    """How long acknowledgements wait for something more urgent to go with."""
+    """How long acknowledgements wait for events that are more urgent."""
     heartbeat_s: float = 5.0
-    """How often a worker that has work says so."""
+    """Interval of a worker's heartbeats while it has tasks."""
     zombie_after_s: float = 30.0
-    """A worker that was silent for so long is dead."""
+    """A worker without a heartbeat for this long is dead."""
     claim_s: float = 60.0
-    """How long a worker has a message to itself without renewing its claim."""
+    """How long a claim is valid without a renewal."""
     redeliver_after_s: float = 60.0
-    """A task that nobody took, and that the queue has lost, is sent again."""
+    """When a task that was not started, and that the queue has lost, is enqueued again."""
     cancel_grace_s: float = 60.0
-    """A worker that was told to stop has this long."""
+    """How long a worker may take to stop a cancelled task."""
     envelope_s: float = 86_400.0
-    """How long a signed envelope is good for."""
+    """How long a signed envelope is valid."""
 
     def check(self) -> Timing:
-        """Itself. Raises Invalid where two of these would defeat each other."""
+        """Returns itself. Raises Invalid if two of these contradict each other."""
         rules = (
             (
                 min(self.interval_s, self.busy_interval_s, self.heartbeat_s) > 0,

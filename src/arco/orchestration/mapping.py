@@ -20,14 +20,14 @@ The upstream's dimensions are mapped one by one:
 Dimensions that only the downstream has are ignored: all its partitions read the same.
 Dimensions that only the upstream has need `all` or `latest`.
 
-A dependency without data (no parameter) asks for nothing but an order, so there what
-cannot be matched by value waits for all.
+A dependency without data (no parameter) only requires an order, so what cannot be matched by value
+waits for all.
 
 Of `window` and `time_window`, what is neither in the plan nor materialized is left out;
 there must be one.
 
 `identity`, `window` and `time_window` are computed from the value; `all` and `latest` are looked up
-in an index of what exists, made once for an input. Neither looks at other partitions.
+in an index of what exists, made once for an input. Neither reads other partitions.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class Resolver:
     def __init__(
         self,
         reader: str,
-        each: Input,
+        input: Input,
         downstream: Space,
         upstream: Space,
         existing: Callable[[], Iterable[Point]],
     ) -> None:
         """`existing` gives the upstream's points that are planned or materialized."""
-        rules = mappings(reader, each, downstream, upstream)
+        rules = mappings(reader, input, downstream, upstream)
         self._axes: list[_Axis] = []
         for at, (keys, rule) in enumerate(zip(upstream.dimensions, rules, strict=True)):
             if isinstance(rule, Identity | Window | TimeWindow):
@@ -109,7 +109,7 @@ class Resolver:
         self._index: Mapping[Point, Sequence[Point]] | None = None
 
     def relevant(self, point: Point) -> Point:
-        """The part of a downstream point that decides; equal parts read the same."""
+        """The part of a downstream point that determines what it reads."""
         return point if self._whole else tuple([point[source] for source in self._sources])
 
     def resolve(self, relevant: Point) -> Sequence[Point]:
@@ -147,7 +147,7 @@ class Resolver:
         return set(range(self._width)).difference(self._sources)
 
     def _indexed(self) -> Mapping[Point, Sequence[Point]]:
-        """What exists by the values that are computed; of the latest, only those."""
+        """Existing points, indexed by computed values; for `latest`, only the greatest."""
         fixed = [axis.at for axis in self._axes]
         newest = [at for at, rule in enumerate(self._rules) if isinstance(rule, Latest)]
         points: Iterable[Point] = self._existing()
@@ -170,25 +170,27 @@ def _latest(points: Iterable[Point], newest: Sequence[int]) -> Iterable[Point]:
 
 
 def mappings(
-    reader: str, each: Input, downstream: Space, upstream: Space
+    reader: str, input: Input, downstream: Space, upstream: Space
 ) -> tuple[DimensionMapping, ...]:
     """How each of the upstream's dimensions is mapped; Invalid if it cannot be so.
 
     A `time_window` names the downstream's dimension.
     """
-    for name in each.dimensions:
+    for name in input.dimensions:
         if name not in upstream.names:
             raise Invalid(
-                f"{reader} maps the dimension {name!r} of {each.asset}, which does not have it",
+                f"{reader} maps the dimension {name!r} of {input.asset}, which does not have it",
                 hint=did_you_mean(name, upstream.names) or "remove it from the mapping",
             )
-    return tuple(_mapping(reader, each, keys, downstream, upstream) for keys in upstream.dimensions)
+    return tuple(
+        _mapping(reader, input, keys, downstream, upstream) for keys in upstream.dimensions
+    )
 
 
 def _mapping(
-    reader: str, each: Input, keys: Keys, downstream: Space, upstream: Space
+    reader: str, input: Input, keys: Keys, downstream: Space, upstream: Space
 ) -> DimensionMapping:
-    rule = each.mapping_of(keys.name, of_time=isinstance(keys, Calendar))
+    rule = input.mapping_of(keys.name, of_time=isinstance(keys, Calendar))
     if isinstance(rule, AllUpstream | Latest):
         return rule
     name = keys.name
@@ -196,11 +198,11 @@ def _mapping(
         name = rule.followed(keys.name, _times(upstream), _times(downstream))
     own = next((own for own in downstream.dimensions if own.name == name), None)
     problem = _not_a_window(rule, keys) or _mismatch(rule, keys, own)
-    if problem and not each.parameter:
+    if problem and not input.parameter:
         return AllUpstream()
     if problem:
         raise Invalid(
-            f"{reader} cannot read {each.asset} by {_called(rule)} over {keys.name!r}: {problem}",
+            f"{reader} cannot read {input.asset} by {_called(rule)} over {keys.name!r}: {problem}",
             hint=f"map {keys.name!r} with all_upstream or latest, or change its partitions",
         )
     return TimeWindow(name) if _between_units(rule, keys, own) else rule

@@ -1,25 +1,26 @@
-"""Rows of runs and of requests for runs, cut to a part of a list that has the newest first."""
+"""Pages of runs and of requests for runs, the newest first."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arco.epoch import EPOCH
 from arco.state.table import Row, Table
 
 R = TypeVar("R", bound=Row)
 Choose = Callable[[pa.Table], Sequence[int]]
-"""The places of those of these rows that may be wanted."""
+"""Returns the places of rows that may match."""
 FIRST_CHUNK: Final = 64
 FIRST_CHUNKS: Final = 8
 """So many chunks are read once for all lists."""
 CHUNK: Final = 500
-"""So many rows are read at a time, because it is not known how many are needed."""
+"""Rows are read in chunks of this size, because it is unknown how many are needed."""
 
 
 def in_states(rows: pa.Table, states: Collection[str]) -> pa.Table:
@@ -41,6 +42,7 @@ class SortedRows(Generic[R]):
         self._ages: list[int] = pc.negate(times).to_pylist()
         self._first: dict[int, list[R]] = {}
         """The first of them, which most lists begin with, by the number of their chunk."""
+        self._kept: dict[int, R] = {}
 
     def following(
         self,
@@ -48,16 +50,10 @@ class SortedRows(Generic[R]):
         since: datetime | None,
         choose: Choose | None = None,
     ) -> Iterator[R]:
-        """Those after one with this time and id, and not from before `since`. `choose` says of
-        many rows at once which of them to look at."""
-        start, end = 0, len(self._ages)
-        if after is not None:
-            age, last_id = -_microseconds(after[0]), after[1]
-            start = bisect.bisect_left(self._ages, age)
-            while start < end and self._ages[start] == age and self._id_at(start) >= last_id:
-                start += 1
-        if since is not None:
-            end = bisect.bisect_right(self._ages, -_microseconds(since))
+        """The rows after one with this time and id, and not from before `since`.
+
+        `choose` filters many rows at once."""
+        start, end = first_place(self._ages, after, self._id_at), last_place(self._ages, since)
         while choose is None and start < min(end, FIRST_CHUNKS * FIRST_CHUNK):
             number, place = divmod(start, FIRST_CHUNK)
             rows = self._first_rows(number)[place : place + end - start]
@@ -72,6 +68,25 @@ class SortedRows(Generic[R]):
             yield from self._table.rows_of(chosen)
             start, size = start + size, CHUNK
 
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of all rows, in this order."""
+        return self._rows.select([n for n in names if n in self._rows.column_names]).take(
+            self._order
+        )
+
+    def rows_at(self, places: Sequence[int]) -> Iterator[R]:
+        """The rows at places of this order. Some are kept: reading one takes as long as many."""
+        for start in range(0, len(places), FIRST_CHUNK):
+            chunk = places[start : start + FIRST_CHUNK]
+            earlier = self._kept  # another thread may put others there
+            rows = {place: earlier[place] for place in chunk if place in earlier}
+            if fresh := [place for place in chunk if place not in rows]:
+                chosen = self._rows.take(self._order.take(pa.array(fresh, pa.int64())))
+                rows.update(zip(fresh, self._table.rows_of(chosen), strict=True))
+                has_room = len(earlier) < FIRST_CHUNKS * FIRST_CHUNK
+                self._kept = {**earlier, **rows} if has_room else rows
+            yield from map(rows.__getitem__, chunk)
+
     def _first_rows(self, number: int) -> list[R]:
         rows = self._first.get(number)
         if rows is None:
@@ -83,9 +98,26 @@ class SortedRows(Generic[R]):
         return str(self._rows.column(self._id)[self._order[place].as_py()].as_py())
 
 
+def first_place(
+    ages: Sequence[int], after: tuple[datetime, str] | None, id_at: Callable[[int], str]
+) -> int:
+    """Where a list goes on after a row with this time and id. Rows have ages: times, negated."""
+    if after is None:
+        return 0
+    age, last_id = -_microseconds(after[0]), after[1]
+    place = bisect.bisect_left(ages, age)
+    while place < len(ages) and ages[place] == age and id_at(place) >= last_id:
+        place += 1
+    return place
+
+
+def last_place(ages: Sequence[int], since: datetime | None) -> int:
+    """Where rows from before `since` begin."""
+    return len(ages) if since is None else bisect.bisect_right(ages, -_microseconds(since))
+
+
 def _microseconds(time: datetime) -> int:
-    value: int = pa.scalar(time, pa.timestamp("us")).value
-    return value
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 def first_rows(

@@ -1,4 +1,4 @@
-"""What a new version of an asset puts out of date."""
+"""The assets that are out of date after a new version of an asset."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from servo.contract.manifest import Asset, Identity, Manifest, TimeDimension
 
 class OutOfDate(NamedTuple):
     same_partition: tuple[str, ...] = ()
-    """Assets below, in the partition of the same key alone."""
+    """Downstream assets, in the partition of the same key only."""
     other_partitions: tuple[str, ...] = ()
 
 
 def out_of_date(manifest: Manifest, asset_key: str) -> OutOfDate:
-    """All that is deployed below an asset, and reads what is current."""
+    """All deployed assets downstream of an asset that read current versions."""
     manifest = msgspec.structs.replace(manifest, assets=tuple(map(_unpinned, manifest.assets)))
     assets = {asset.key: asset for asset in manifest.assets}
     if asset_key not in assets:
         return OutOfDate()
-    below = evaluate(Graph(manifest), f"{asset_key}+")
-    same = set(below)
-    while odd := {key for key in same if not _follows(assets[key], assets[asset_key], below, same)}:
-        same -= odd
-    return OutOfDate(tuple(sorted(same - {asset_key})), tuple(sorted(below - same)))
+    downstream = evaluate(Graph(manifest), f"{asset_key}+")
+    same = set(downstream)
+    while different := {
+        key for key in same if not _follows(assets[key], assets[asset_key], downstream, same)
+    }:
+        same -= different
+    return OutOfDate(tuple(sorted(same - {asset_key})), tuple(sorted(downstream - same)))
 
 
 def _unpinned(asset: Asset) -> Asset:
@@ -37,7 +39,7 @@ def _unpinned(asset: Asset) -> Asset:
     return msgspec.structs.replace(asset, inputs=inputs)
 
 
-def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:
+def _follows(asset: Asset, top: Asset, downstream: Set[str], same: Set[str]) -> bool:
     """Whether a partition of `top` reaches the partition of the same key, and no other."""
     if asset.key == top.key:
         return True
@@ -47,7 +49,7 @@ def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:
         given.asset in same
         and all(isinstance(m, Identity) for m in (given.mapping, *given.dimensions.values()))
         for given in asset.inputs
-        if given.asset in below
+        if given.asset in downstream
     )
 
 

@@ -12,7 +12,7 @@ import zlib
 from typing import Final
 
 UNPACKED_BYTES: Final = 256 << 20
-"""A packed text that claims to be longer is not believed."""
+"""Maximum length of the unpacked text."""
 
 
 def pack(data: bytes) -> str:
@@ -20,7 +20,7 @@ def pack(data: bytes) -> str:
 
 
 def unpack(packed: str) -> bytes:
-    """What was packed. Raises ValueError for a text that nobody can have packed."""
+    """The unpacked text. Raises ValueError for invalid input."""
     inflater = zlib.decompressobj()
     try:
         data = inflater.decompress(base64.b64decode(packed, validate=True), UNPACKED_BYTES)

@@ -37,9 +37,9 @@ class PartitionCells(msgspec.Struct, frozen=True, kw_only=True):
 
     share: int
     """Partitions per cell; the last cell may have fewer."""
-    looks: list[PartitionStateQuality]
+    statuses: list[PartitionStateQuality]
     runs: list[int]
-    """Run-length encoded: an index into `looks`, then the number of consecutive cells."""
+    """Run-length encoded: an index into `statuses`, then the number of consecutive cells."""
 
 
 _WORST_FIRST = (
@@ -55,17 +55,19 @@ _WORST_FIRST = (
 )
 
 
-def _severity(look: PartitionStateQuality) -> int:
+def _severity(status: PartitionStateQuality) -> int:
     """The rank of a status: failures first, then check results, then the state."""
-    if look.state != PartitionState.FAILED and look.quality in _WORST_FIRST:
-        return _WORST_FIRST.index(look.quality)
-    return _WORST_FIRST.index(look.state)
+    if status.state != PartitionState.FAILED and status.quality in _WORST_FIRST:
+        return _WORST_FIRST.index(status.quality)
+    return _WORST_FIRST.index(status.state)
 
 
-def cells_of(codes: bytearray, looks: Sequence[PartitionStateQuality], most: int) -> PartitionCells:
+def cells_of(
+    codes: bytearray, statuses: Sequence[PartitionStateQuality], most: int
+) -> PartitionCells:
     """Combine partitions into at most `most` cells; each has the worst status of its partitions."""
     share = max(1, -(-len(codes) // most))
-    by_rank = sorted(range(len(looks)), key=lambda code: _severity(looks[code]))
+    by_rank = sorted(range(len(statuses)), key=lambda code: _severity(statuses[code]))
     ranks = bytes(by_rank.index(code) if code in by_rank else 0 for code in range(256))
     worst = ranked = codes.translate(ranks)
     if share > 1:
@@ -73,7 +75,7 @@ def cells_of(codes: bytearray, looks: Sequence[PartitionStateQuality], most: int
     runs = [(rank, sum(1 for _ in same)) for rank, same in groupby(worst)]
     return PartitionCells(
         share=share,
-        looks=[looks[code] for code in by_rank],
+        statuses=[statuses[code] for code in by_rank],
         runs=[number for run in runs for number in run],
     )
 

@@ -17,8 +17,8 @@ hours of that day in the dimension's zone, and a month (`2025-01`) for all its d
 hours. Where dimensions of one name have different units, a text counts for those of which
 it names whole periods: `date=2025-01-05` for days, and not for months.
 
-A value that is spelled `all`, holds a comma, begins or ends with blanks, or is empty
-(`region=`) is itself before it is anything else; blanks that belong to no value mean nothing.
+A value that is spelled `all`, contains a comma, begins or ends with blanks, or is empty (`region=`)
+takes precedence over syntax; other blanks are ignored.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class _NotAPeriod(Invalid):
 
 
 class Picked(Struct, frozen=True):
-    """What of a range a dimension has, and the first thing it lacks.
+    """The keys of a range that a dimension has, and the first missing one.
 
-    What to say about that is worked out when it is asked for: a suggestion looks at all values.
+    The error message is computed lazily: a suggestion compares all values.
     """
 
     keys: Ranges
@@ -134,7 +134,7 @@ def _no_such_value(names: Names, item: str) -> Invalid:
 
 
 def without_keys(dimensions: Iterable[Keys]) -> str:
-    """What to do about dynamic dimensions that have no keys; empty if all have some."""
+    """A hint for dynamic dimensions without keys; empty if all have some."""
     sets = sorted({d.keys for d in dimensions if isinstance(d, Names) and d.keys and not d.values})
     return "; ".join(
         f"{keys} has no keys yet; add some with: servo partitions add {keys} KEY" for keys in sets

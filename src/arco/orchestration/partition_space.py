@@ -1,4 +1,4 @@
-"""The partitions an asset has: dimensions as rows of numbered keys.
+"""The partitions of an asset: dimensions as sequences of numbered keys.
 
 Every dimension numbers its keys with whole numbers in the order of the keys, so that
 ranges are `range`s, counting needs no list, and a window is an addition:
@@ -10,8 +10,8 @@ ranges are `range`s, counting needs no list, and a window is an addition:
   a whole hour, hours begin when the start does (Kolkata's at half past, in UTC).
 * `Names` numbers the sorted values of a static, tenant or dynamic dimension.
 
-A period that `start` cuts is no partition, nor is one that `end` cuts. A period is
-*complete* once its end is no later than `until`.
+Periods that `start` or `end` cut are no partitions. A period is *complete* once its end is no later
+than `until`.
 
 A partition of an asset is a *point*: its values in the order of the dimensions' names.
 Values of one dimension have one type, so points compare as partition keys do.
@@ -63,7 +63,7 @@ class Calendar:
         self.spelled: dict[Value, str] = {}
         self.first = self._round_up(begin)
         self.bound = self._bound(dimension)
-        """After the last period there will ever be."""
+        """After the last period of the dimension."""
         self.complete = self.bound if until is None else min(self.bound, self.at(until))
         self.complete = max(self.complete, self.first)
         """After the last complete period."""
@@ -118,7 +118,7 @@ class Calendar:
         return self._keys_of(range(at, at + 1))
 
     def in_step(self, other: Calendar) -> bool:
-        """Whether hours of one begin when hours, or days, of the other do."""
+        """Whether hours of one begin at the same minute as hours, or days, of the other."""
         if "hour" not in (self.every, other.every):
             return True
         since = max(self._first_day(), other._first_day())
@@ -195,7 +195,7 @@ class Calendar:
         return self._utc(datetime(day.year, day.month, day.day))
 
     def _utc(self, local: datetime) -> datetime:
-        """A local time that the clock skips is when it skips; one it repeats, the first."""
+        """A skipped local time is the time of the clock change; a repeated one is the first."""
         aware = local.replace(tzinfo=self.zone) if local.tzinfo is None else local
         return aware.astimezone(UTC).replace(tzinfo=None)
 
@@ -316,7 +316,7 @@ def _spell(keys: Keys, value: Value) -> str:
 
 
 def _value(value: Scalar) -> Value:
-    """What no dimension has (an integer, null) becomes a text that none has either."""
+    """A value of another type (an integer, null) becomes a text that no dimension has."""
     return value if isinstance(value, str | date) else f"\0{value!r}"
 
 

@@ -1,12 +1,12 @@
 """The state and quality of an asset's partitions, also of those that are missing.
 
-Partitions that were never made have no row. What there is, is laid over the space of all
-partitions: one byte for each, so that a million of them take a megabyte, and neighbours with equal
-status are one range. Rows are read as columns, a slice at a time.
+Partitions without an attempt have no row. The rows are mapped to the space of all partitions: one
+byte for each, so that a million of them take a megabyte, and neighbours with equal status are one
+range. Rows are read as columns, a slice at a time.
 
-* MATERIALIZING: a task of a run that is active makes it.
+* MATERIALIZING: a task of an active run computes it.
 * STALE: a plan made now would run it again, because its code, configuration or inputs are others,
-  or because its files are damaged. Each is planned to tell, so this is worked out only for
+  or because its files are damaged. This needs a plan of each, so it is computed for at most
   `MAX_JUDGED` partitions.
 """
 
@@ -98,19 +98,19 @@ class _StatusAxis:
 
 
 def _value(text: str) -> Value | None:
-    tag, _, rest = text.partition(":")
+    tag, _, value = text.partition(":")
     match tag:
         case "d":
-            return date.fromisoformat(rest)
+            return date.fromisoformat(value)
         case "t":
-            return datetime.fromisoformat(rest.removesuffix("Z"))
+            return datetime.fromisoformat(value.removesuffix("Z"))
         case "s":
-            return unquote(rest) if "%" in rest else rest
+            return unquote(value) if "%" in value else value
     return None
 
 
 class PartitionStatuses:
-    """The status of the partitions that were asked for."""
+    """The status of the requested partitions."""
 
     def __init__(self, space: Space, ranges: Sequence[Ranges]) -> None:
         self.partitions = count(ranges)
@@ -129,24 +129,24 @@ class PartitionStatuses:
         """By the place in a key, the place of the axis."""
         self._places = [sorted(self._names).index(name) for name in self._names]
         self._codes = bytearray(self.partitions)
-        self._looks: list[PartitionStateQuality] = [NEVER]
+        self._statuses: list[PartitionStateQuality] = [NEVER]
         self.outside = 0
-        """Partitions with a row that are none of the asset's any more, or not yet."""
+        """Partitions with a row that are not among the asset's partitions, or not yet."""
 
     # -- marking -------------------------------------------------------------------------
 
-    def mark(self, partition_key: str, look: PartitionStateQuality) -> bool:
+    def mark(self, partition_key: str, status: PartitionStateQuality) -> bool:
         """Give a partition a status; False if it is not one of these."""
         index = self._index(partition_key)
         if index is None:
             return False
-        self._codes[index] = self.code(look)
+        self._codes[index] = self.code(status)
         return True
 
     def mark_all(self, keys: pa.Array, codes: pa.Array) -> None:
-        """Give many partitions the statuses with these codes. Those that are not here are counted.
+        """Give many partitions the statuses with these codes. Others are counted.
 
-        What is spelled alike in many keys, a day or a region, is looked up once.
+        Equal parts of keys, such as a day or a region, are looked up once.
         """
         parts = pc.split_pattern(keys, ",") if self._axes else None
         if parts is None:
@@ -176,18 +176,18 @@ class PartitionStatuses:
     def copy(self) -> PartitionStatuses:
         """The same, to be marked without changing this."""
         twin = copy.copy(self)
-        twin._codes, twin._looks = self._codes.copy(), self._looks.copy()
+        twin._codes, twin._statuses = self._codes.copy(), self._statuses.copy()
         return twin
 
     def get(self, partition_key: str) -> PartitionStateQuality | None:
         index = self._index(partition_key)
-        return None if index is None else self._looks[self._codes[index]]
+        return None if index is None else self._statuses[self._codes[index]]
 
-    def code(self, look: PartitionStateQuality) -> int:
+    def code(self, status: PartitionStateQuality) -> int:
         """The number of a status."""
-        if look not in self._looks:
-            self._looks.append(look)
-        return self._looks.index(look)
+        if status not in self._statuses:
+            self._statuses.append(status)
+        return self._statuses.index(status)
 
     def _index(self, partition_key: str) -> int | None:
         parts = partition_key.split(",") if partition_key else []
@@ -205,33 +205,33 @@ class PartitionStatuses:
 
     def counts(self) -> dict[PartitionStateQuality, int]:
         """How many partitions have each status."""
-        counted = [(look, self._codes.count(code)) for code, look in enumerate(self._looks)]
-        return {look: count for look, count in counted if count}
+        counted = [(status, self._codes.count(code)) for code, status in enumerate(self._statuses)]
+        return {status: count for status, count in counted if count}
 
     def ranges(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
         """Neighbours with equal status, in their order; only of these states, if any are given."""
         for start, stop, code in self._runs():
-            if not states or self._looks[code].state in states:
+            if not states or self._statuses[code].state in states:
                 yield self._range(start, stop, code)
 
     def _range(self, start: int, stop: int, code: int) -> StatusRange:
-        look = self._looks[code]
+        status = self._statuses[code]
         return StatusRange(
             first=self.key(start),
             last=self.key(stop - 1),
             partitions=stop - start,
-            state=look.state,
-            quality=look.quality,
+            state=status.state,
+            quality=status.quality,
         )
 
     def each(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
         """The same, one partition at a time."""
         for index, code in enumerate(self._codes):
-            look = self._looks[code]
-            if not states or look.state in states:
+            status = self._statuses[code]
+            if not states or status.state in states:
                 key = self.key(index)
                 yield StatusRange(
-                    first=key, last=key, partitions=1, state=look.state, quality=look.quality
+                    first=key, last=key, partitions=1, state=status.state, quality=status.quality
                 )
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
@@ -251,7 +251,7 @@ class PartitionStatuses:
 
     def cells(self, most: int) -> PartitionCells:
         """All partitions in at most so many cells: each has the worst status of its share."""
-        return cells_of(self._codes, self._looks, most)
+        return cells_of(self._codes, self._statuses, most)
 
     def range_at(self, place: int) -> tuple[int, StatusRange]:
         """The neighbours of equal status around a place, and where they begin."""
@@ -279,18 +279,18 @@ class PartitionStatuses:
         """Where the partitions are that are MATERIALIZED."""
         good = {
             code
-            for code, look in enumerate(self._looks)
-            if look.state == PartitionState.MATERIALIZED
+            for code, status in enumerate(self._statuses)
+            if status.state == PartitionState.MATERIALIZED
         }
         return (index for index, code in enumerate(self._codes) if code in good)
 
     def become_stale(self, index: int) -> None:
-        look = self._looks[self._codes[index]]
-        self._codes[index] = self.code(look._replace(state=PartitionState.STALE))
+        status = self._statuses[self._codes[index]]
+        self._codes[index] = self.code(status._replace(state=PartitionState.STALE))
 
 
 class StatusReader:
-    """Works the statuses out, at one generation."""
+    """Computes the statuses at one generation."""
 
     def __init__(self, snapshot: Snapshot, assets: Mapping[str, Asset], until: datetime) -> None:
         """`assets` are all that are deployed, by key; `until` decides which periods are over."""
@@ -301,9 +301,9 @@ class StatusReader:
         self._spaces: dict[str, Space] = {}
 
     def statuses(self, asset: str, texts: Sequence[str] = ()) -> tuple[PartitionStatuses, bool]:
-        """Those of an asset, of the partitions that texts name, or of all.
+        """The statuses of an asset's partitions: those that texts name, or all.
 
-        False beside them: they are too many to tell which are STALE.
+        Also returns False if they are too many to compute which are STALE.
         """
         return self.judged(asset, self.recorded(asset, self.ranges(asset, texts)))
 
@@ -318,19 +318,19 @@ class StatusReader:
         return requested({asset: space}, [*texts, *every])[asset]
 
     def recorded(self, asset: str, ranges: Sequence[Ranges]) -> PartitionStatuses:
-        """What the rows of a generation say: the same for everybody who asks for these ranges."""
+        """The statuses by the rows of a generation; cached for these ranges."""
         statuses = PartitionStatuses(self._space(asset), ranges)
         self._lay_rows(statuses, self._lookups.asset_id(asset))
         return statuses
 
     def judged(self, asset: str, statuses: PartitionStatuses) -> tuple[PartitionStatuses, bool]:
-        """The same with what a plan made now would run again, and what is being made. Marks it."""
+        """Marks partitions that a plan would run again now, and those that are running."""
         asset_id = self._lookups.asset_id(asset)
         is_judged = self._judge(statuses, asset, asset_id)
         for key in self._in_flight(asset_id):
-            look = statuses.get(key)
-            if look is not None:
-                statuses.mark(key, look._replace(state=PartitionState.MATERIALIZING))
+            status = statuses.get(key)
+            if status is not None:
+                statuses.mark(key, status._replace(state=PartitionState.MATERIALIZING))
         return statuses, is_judged
 
     def _has_any(self, name: str, space: Space) -> bool:
@@ -368,7 +368,7 @@ class StatusReader:
             yield from tasks.filter(active)["partition_key"].to_pylist()
 
     def _judge(self, statuses: PartitionStatuses, asset: str, asset_id: str) -> bool:
-        """Mark what a plan would run again; False if there is too much of it."""
+        """Mark the partitions that a plan would run again; False if there are too many."""
         current = list(islice(statuses.current(), MAX_JUDGED + 1))
         if len(current) > MAX_JUDGED:
             return False

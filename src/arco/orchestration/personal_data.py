@@ -1,4 +1,4 @@
-"""Which columns hold personal data: what the catalog says of them, and what flows into them."""
+"""Which columns hold personal data: by their classification, and by what flows into them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arco.lineage.personal_flow import (
     OwnLabel,
     labels_of,
     passed_on,
-    way_of,
+    path_of,
 )
 from arco.lineage.reader import Link, Node
 from arco.lineage.tables import COLUMNS as COLUMN_EDGES
@@ -33,7 +33,7 @@ from servo.contract.task import NOT_PERSONAL
 
 
 class ClassifiedColumnRow(Row, frozen=True):
-    """A column of the catalog, with what is said of it."""
+    """A column of the catalog, with its classification."""
 
     asset_id: str
     column_id: str
@@ -66,16 +66,16 @@ class Explanation(Struct, frozen=True):
     node: Node
     label: Label
     own: OwnLabel
-    ways: Mapping[str, tuple[Link, ...]]
-    """By kind: the edges from the column that says it to this one; none where it says it itself."""
+    paths: Mapping[str, tuple[Link, ...]]
+    """By kind: the edges from the classified column; none if this one is classified itself."""
     stopped: tuple[StoppedFlow, ...]
-    """Where personal data on the way to it ended."""
+    """Edges to it at which personal data ends."""
     unknown: tuple[Node, ...]
-    """Columns on the way, or itself, whose sources among the inputs are unknown."""
+    """Columns upstream, or itself, whose sources among the inputs are unknown."""
 
 
 class PersonalDataReader:
-    """At one generation. Nodes are by ids inside, and by names in what is returned."""
+    """Reads one generation. Nodes have ids internally, and names in results."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -97,7 +97,11 @@ class PersonalDataReader:
             self._lineage.named(node),
             labelled.label,
             self._own(node),
-            {kind: tuple(map(self._named, way_of(kind, node, labels))) for kind in kinds if labels},
+            {
+                kind: tuple(map(self._named, path_of(kind, node, labels)))
+                for kind in kinds
+                if labels
+            },
             tuple(self._stopped(links, labels)),
             tuple(
                 map(self._lineage.named, self._unknown([node, *(link.source for link in links)]))
@@ -117,7 +121,7 @@ class PersonalDataReader:
         return {name: label for name, label in classified.items() if label}
 
     def names_in_files(self, asset: str) -> dict[str, Label]:
-        """The same by all names that files may have the columns under: a rename changes none."""
+        """The same by all names that the columns have in files: a rename does not change files."""
         id = self._names.id(asset)
         labels: dict[str, Label] = {}
         for column, label in self.columns(asset).items():
@@ -135,7 +139,7 @@ class PersonalDataReader:
         return frozenset(itertools.chain.from_iterable(names))
 
     def classified(self, asset: str) -> frozenset[str]:
-        """The columns of an asset of which somebody has said whether they are personal."""
+        """The columns of an asset that are classified."""
         labels = self._own_labels(self._names.id(asset))
         return frozenset(name for name, own in labels.items() if own.pii)
 
@@ -177,7 +181,7 @@ class PersonalDataReader:
         return self._own_labels(node.asset).get(node.column, OwnLabel())
 
     def _all_labels(self) -> dict[Node, LabelledColumn]:
-        """Of every column of which something is said, or that something may flow into."""
+        """The labels of all columns that are classified, or that personal data may flow into."""
         classified = self._classified()
 
         def own(node: Node) -> OwnLabel:
@@ -187,7 +191,7 @@ class PersonalDataReader:
         return labels | labels_of(links_below(self._lineage, classified), own)
 
     def _classified(self) -> dict[Node, OwnLabel]:
-        """Every column of which something is said: read as columns, and filtered there."""
+        """All classified columns; read and filtered as Arrow columns."""
         table = self.snapshot.scan(CLASSIFIED)
         pii, sensitivity = table.column("pii"), table.column("sensitivity")
         is_classified = pc.or_(pc.not_equal(pii, ""), pc.not_equal(sensitivity, ""))

@@ -1,4 +1,4 @@
-"""Columns of which nobody has said whether they are personal, and that look as if they were."""
+"""Suggests columns that are not classified and seem to be personal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from arco.state.snapshot import Snapshot
 from arco.storage.port import Store
 
 ROWS = 1_000
-"""So many values of a column are looked at."""
+"""Maximum of values of a column that are examined."""
 
 
 class SuggestedColumn(Struct, frozen=True):
-    """No classification: it is shown, and nothing else comes of it."""
+    """A suggestion. It has no effect on the column."""
 
     asset: str
     column: str
@@ -36,7 +36,7 @@ def suggested_columns(
 ) -> Iterator[SuggestedColumn]:
     """For each column of an asset the best suggestion, if there is one.
 
-    With a `store`, values of the newest version count too; they are shown nowhere.
+    With a `store`, values of the newest version are examined too; they are never shown.
     """
     columns = columns_of(snapshot, asset)
     reader = PersonalDataReader(snapshot)
@@ -68,6 +68,6 @@ def _samples(
     if not path:
         return {}
     file = pq.ParquetFile(pa.BufferReader(store.get(path).data))
-    there = [name for name in columns if name in file.schema_arrow.names]
-    batch = next(file.iter_batches(batch_size=ROWS, columns=there), None)
-    return {} if batch is None else {name: batch.column(name).to_pylist() for name in there}
+    present = [name for name in columns if name in file.schema_arrow.names]
+    batch = next(file.iter_batches(batch_size=ROWS, columns=present), None)
+    return {} if batch is None else {name: batch.column(name).to_pylist() for name in present}

@@ -58,7 +58,7 @@ class Chunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody asks for."""
+    """What to build."""
 
     selection: tuple[str, ...]
     """`a.b`, `+a.b`, `a.b+`, `tag:k=v`, `tag:k`, `group:g`, `namespace.*`, `*`."""
@@ -68,7 +68,7 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     force: bool = False
     """Also run tasks that are up to date."""
     refresh_sources: bool = False
-    """Also run tasks that read no asset and have no period: nothing here says that they are up to
+    """Also run tasks that read no asset and have no period: it is unknown whether they are up to
     date."""
     redo: tuple[str, ...] = ()
     """Tasks (by id) to run even if they are up to date."""
@@ -116,9 +116,9 @@ class PlannerLookups(Protocol):
         """Every partition of an asset that has a good version, by the key's text."""
 
     def expect(self, asset_id: str, partitions: Iterable[str]) -> None:
-        """These partitions of an asset will be asked for: they may be looked up at once."""
+        """A hint that these partitions of an asset will be read: they may be looked up together."""
 
-    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+    def pinned(self, asset_id: str, input: Input) -> Mapping[str, CurrentVersion]:
         """The versions that an input names, in place of current ones, by the key's text."""
 
     def held(self, asset_id: str) -> Mapping[str, str]:
@@ -221,7 +221,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     """Periods that end later did not exist for it; None: when it was created."""
     position: int = 0
-    """It was made from what the log had up to this position; 0 where it does not say."""
+    """The position of the snapshot that it was planned from; 0 if unknown."""
 
 
 _plans = msgspec.json.Decoder(Plan)
@@ -245,7 +245,7 @@ def input_fingerprint(
     config: Mapping[str, WireValue],
     inputs: Iterable[tuple[str, str, Iterable[str]]],
 ) -> str:
-    """What a task would do: its code, its partition, its configuration, what it reads.
+    """The fingerprint of a task: its code, partition, configuration and inputs.
 
     `config` is that of the asset's tasks; `inputs` are (parameter, asset key, the
     `fingerprint_part` of the versions). Computed when planning and, for inputs made in the same

@@ -1,8 +1,8 @@
-"""What changed since a partition's current version was made: why its task runs again.
+"""What changed since a partition's current version was written: why its task runs again.
 
-The planner compares fingerprints, which tell that something differs and not what. The run that
-made the current version has its plan and its manifest in the store, and lineage has the versions
-that were read; these are compared with the new plan.
+The planner compares fingerprints, which do not show what differs. The run that made the current
+version has its plan and its manifest in the store, and lineage has the versions that were read;
+these are compared with the new plan.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ChangedTask(Struct, frozen=True):
 
 
 class _PreviousTask(NamedTuple):
-    """How a version was made."""
+    """The task that wrote a version."""
 
     asset: Asset
     config: Mapping[str, object]
@@ -63,7 +63,7 @@ class _PreviousTask(NamedTuple):
 def changed_tasks(
     snapshot: Snapshot, library: Library, manifest: Manifest, spec: PlanSpec
 ) -> list[ChangedTask]:
-    """The tasks of a plan that run because something changed, as far as it can be told what."""
+    """The tasks of a plan that run because something changed, if it is known what."""
     assets = {asset.key: asset for asset in manifest.assets}
     history = _History(snapshot, library)
     chosen = [task for task in spec.tasks if task.reason.endswith(CHANGED)][:MAX_EXPLAINED]
@@ -76,7 +76,7 @@ def changed_tasks(
 
 
 class _History:
-    """How the current versions of one snapshot were made."""
+    """The tasks that wrote the current versions of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, library: Library) -> None:
         self._snapshot = snapshot
@@ -120,13 +120,13 @@ class _History:
 
 
 def _own_changes(
-    then: _PreviousTask, asset: Asset, config: Mapping[str, object]
+    previous: _PreviousTask, asset: Asset, config: Mapping[str, object]
 ) -> Iterator[InputChange]:
-    names = sorted(config.keys() | then.config.keys())
-    different = [name for name in names if _value(config, name) != _value(then.config, name)]
+    names = sorted(config.keys() | previous.config.keys())
+    different = [name for name in names if _value(config, name) != _value(previous.config, name)]
     # The fingerprint of the code covers the declared configuration.
-    declared = then.asset.config != asset.config and then.asset.sql == asset.sql
-    if then.asset.transform != asset.transform and not (declared and different):
+    declared = previous.asset.config != asset.config and previous.asset.sql == asset.sql
+    if previous.asset.transform != asset.transform and not (declared and different):
         yield InputChange("code")
     yield from (InputChange("configuration", name) for name in different)
 

@@ -4,10 +4,9 @@
     partition ranges ────┼─► points ─► inputs found ─► run or reuse ─► numbered tasks
     known, until ────────┘
 
-Nothing is planned that was not asked for. Of an asset's dimensions that the request
-does not name, a time dimension stands for its latest complete period and any other for
-all its values. A requested key counts for the assets that have it; it is Invalid if
-none of them does.
+Only requested assets are planned. Of an asset's dimensions that the request does not name, a time
+dimension stands for its latest complete period and any other for all its values. A requested key
+counts for the assets that have it; it is Invalid if none of them does.
 
 `until` decides which periods are complete. The spec does not hold it, only the
 partitions that follow from it.
@@ -45,7 +44,7 @@ from servo.errors import Invalid
 
 
 class NoPartitions(Invalid):
-    """There are no such partitions, or not any more."""
+    """There are no such partitions, or they were removed."""
 
 
 def plan(
@@ -56,12 +55,11 @@ def plan(
     *,
     until: datetime,
 ) -> PlanSpec:
-    """The tasks that a request means. `until` is in UTC; later periods do not exist yet.
+    """The tasks of a request. `until` is in UTC; later periods do not exist yet.
 
-    Raises Invalid, and plans nothing, if the selection or a range means nothing, if a value of
-    the configuration is nobody's or of another type than the declared one, if the tasks are too
-    many, if the assets read each other in a circle, or if an input is neither in the plan nor
-    materialized.
+    Raises Invalid, and plans nothing, if the selection or a range is empty, if a value of the
+    configuration belongs to no asset or is of another type than the declared one, if the tasks are
+    too many, if the assets form a cycle, or if an input is neither in the plan nor materialized.
     """
     request = normalised(request)
     scope = PlanScope.of(manifest, request, lookups, until)
@@ -89,13 +87,13 @@ def plan(
 
 
 class PlanScope(NamedTuple):
-    """The assets that a request means, with the keys of their dimensions."""
+    """The assets of a request, with the keys of their dimensions."""
 
     graph: Graph
     chosen: Mapping[str, str]
     """The keys of the assets, each with the term that selects it."""
     spaces: Mapping[str, Space]
-    """Of the chosen assets; those of others are worked out when they are asked for."""
+    """Of the chosen assets; those of others are computed when needed."""
 
     @classmethod
     def of(
@@ -195,22 +193,22 @@ def _named(
     spaces: Mapping[str, Space], name: str, texts: Sequence[str], *, missing_ok: bool
 ) -> dict[str, Ranges]:
     """What the texts mean for each asset that has the dimension."""
-    having = {
+    keys_of = {
         key: space.dimensions[space.names.index(name)]
         for key, space in sorted(spaces.items())
         if name in space.names
     }
-    by_asset: dict[str, list[range]] = {key: [] for key in having}
+    by_asset: dict[str, list[range]] = {key: [] for key in keys_of}
     for text in texts:
-        for key, ranges in _one_text(having, text, missing_ok=missing_ok).items():
+        for key, ranges in _one_text(keys_of, text, missing_ok=missing_ok).items():
             by_asset[key].extend(ranges)
     return {key: merged(ranges) for key, ranges in by_asset.items()}
 
 
-def _one_text(having: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dict[str, Ranges]:
+def _one_text(keys_of: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dict[str, Ranges]:
     ranges: dict[str, Ranges] = {}
     lacking: list[tuple[str, Callable[[], Invalid]]] = []
-    for key, keys in having.items():
+    for key, keys in keys_of.items():
         try:
             picked = pick(keys, text)
         except Invalid as error:
@@ -218,7 +216,7 @@ def _one_text(having: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dic
         ranges[key] = picked.keys
         if picked.problem:
             lacking.append((key, picked.problem))
-    if len(lacking) == len(having) and not missing_ok:
+    if len(lacking) == len(keys_of) and not missing_ok:
         key, problem = lacking[0]
         raise Invalid(f"{key}: {problem().message}", hint=problem().hint)
     return ranges

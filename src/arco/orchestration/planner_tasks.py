@@ -1,4 +1,4 @@
-"""Tasks of a plan: what they read, whether they run, and their numbers.
+"""Tasks of a plan: their inputs, whether they run, and their numbers.
 
 Assets are drafted in an order where each comes after those it reads. A drafted task
 has a provisional number; when all are there, they are sorted by stage, asset and
@@ -34,7 +34,7 @@ from servo.contract.task import MaterializationRef
 from servo.errors import Invalid
 from servo.suggest import did_you_mean
 
-SHOWN = 10
+SHOWN = 3
 UP_TO_DATE = "up to date: reused"
 CHANGED = "code, configuration or inputs changed since its last materialization"
 """Which of them: see `plan_changes`."""
@@ -52,7 +52,7 @@ class Draft:
 
 
 class ResolvedInput:
-    """What one input of tasks is, here and now."""
+    """One input of tasks: the tasks and versions that it reads."""
 
     def __init__(self, asset: str, source: str = "") -> None:
         self._asset = asset
@@ -61,7 +61,7 @@ class ResolvedInput:
         self.tasks: list[int] = []
         """To wait for; provisional numbers."""
         self.running: list[int] = []
-        """Those of them that run: what they put out is read."""
+        """Those of them that run, and whose outputs are read."""
         self.points: list[Point] = []
         """What exists already, and is read as it is now."""
         self.ids: list[str] = []
@@ -80,7 +80,7 @@ class ResolvedInput:
 
     @cached_property
     def part(self) -> Sequence[str]:
-        """What stands for all that is read in fingerprints, unless something of it runs."""
+        """The part of its versions in fingerprints, unless a task of it runs."""
         return fingerprint_part(self.ids)
 
 
@@ -108,7 +108,7 @@ class _Task:
 
 @dataclass(slots=True)
 class _ReadAsset:
-    """An asset that others read: what of it is planned, and what exists."""
+    """An asset that others read: its planned tasks and existing versions."""
 
     asset: str
     name: str
@@ -130,7 +130,7 @@ class _ReadAsset:
 
 
 class Drafting:
-    """A plan in the making."""
+    """Drafts a plan."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class Drafting:
         )
 
     def _count_edges(self, upstream: Sequence[Sequence[int]]) -> None:
-        """Before they are laid out: wide windows and all_upstream multiply."""
+        """Count dependencies before creating them: wide windows and all_upstream multiply."""
         self._edges += sum([len(tasks) for tasks in upstream])
         if self._edges > plan.MAX_EDGES_PER_RUN:
             raise Invalid(
@@ -269,10 +269,10 @@ class Drafting:
             return "", CHANGED
         return current.materialization_id, UP_TO_DATE
 
-    # -- what is read ---------------------------------------------------------------------
+    # -- inputs ---------------------------------------------------------------------------
 
-    def source(self, reader: str, each: Input) -> _ReadAsset:
-        key, name = each.asset, _source_name(each)
+    def source(self, reader: str, input: Input) -> _ReadAsset:
+        key, name = input.asset, _source_name(input)
         if name not in self._sources:
             if key not in self._assets:
                 raise Invalid(
@@ -280,9 +280,9 @@ class Drafting:
                     hint=did_you_mean(key, self._assets) or "deploy it, or remove the input",
                 )
             asset_id = self._lookups.asset_id(key)
-            if each.is_pinned:
-                # What this plan makes is not read: it is another version.
-                current, numbers = self._lookups.pinned(asset_id, each), {}
+            if input.is_pinned:
+                # Versions that this plan replaces are not read.
+                current, numbers = self._lookups.pinned(asset_id, input), {}
             else:
                 draft = self._drafts.get(key)
                 current = self._lookups.current(asset_id)
@@ -317,7 +317,7 @@ class Drafting:
         self._missing_pins |= pinned
 
     def is_held(self, source: _ReadAsset, points: Sequence[Point]) -> bool:
-        """Whether versions that are in quarantine are all that there is of these, or of any."""
+        """Whether all versions of these partitions, or of all, are in quarantine."""
         held = self._lookups.held(self._lookups.asset_id(source.asset))
         texts = list(map(source.space.text, points)) or list(held)
         releases = [held[text] for text in texts if text in held]
@@ -331,22 +331,22 @@ def _is_source(asset: Asset) -> bool:
 
 
 class _Reads:
-    """One input of a drafted asset. What it finds is kept, and shared between tasks."""
+    """One input of a drafted asset. Its results are cached, and shared between tasks."""
 
-    def __init__(self, drafting: Drafting, draft: Draft, each: Input) -> None:
-        self.input = each
-        self.itself = each.asset == draft.asset.key
-        self.past = _past(draft, each) if self.itself else None
+    def __init__(self, drafting: Drafting, draft: Draft, input: Input) -> None:
+        self.input = input
+        self.itself = input.asset == draft.asset.key
+        self.past = _past(draft, input) if self.itself else None
         self._drafting = drafting
         self._reader = draft.asset.key
-        self._source = drafting.source(draft.asset.key, each)
+        self._source = drafting.source(draft.asset.key, input)
         self._resolver = Resolver(
-            draft.asset.key, each, draft.space, self._source.space, self._source.existing
+            draft.asset.key, input, draft.space, self._source.space, self._source.existing
         )
         self._resolved: dict[Point, ResolvedInput] = {}
 
     def expect(self, points: Iterable[Point]) -> None:
-        """Have all that tasks of these points will find looked up at once."""
+        """Look up everything that tasks of these points read, together."""
         if self.input.parameter and not self.input.is_pinned:
             source, resolver = self._source, self._resolver
             relevant = {resolver.relevant(point) for point in points}
@@ -371,7 +371,7 @@ class _Reads:
         return resolved
 
     def _miss(self, points: Sequence[Point]) -> None:
-        """Nothing was found: of a window it is enough to name the first and the last one."""
+        """The error of a missing input; of a window it names the first and the last partition."""
         name, space = self._source.asset, self._source.space
         if self.input.is_pinned:
             key = partition_text(space.text(points[-1])) if points else ""
@@ -393,12 +393,12 @@ class _Reads:
         self._drafting.miss(self._reader, name, problem, pinned=self.input.is_pinned)
 
 
-def _source_name(each: Input) -> str:
-    return f"{each.asset}@{_pin_text(each)}" if each.is_pinned else each.asset
+def _source_name(input: Input) -> str:
+    return f"{input.asset}@{_pin_text(input)}" if input.is_pinned else input.asset
 
 
-def _pin_text(each: Input) -> str:
-    return f"version {each.version}" if each.version else f"the version as of {each.as_of}"
+def _pin_text(input: Input) -> str:
+    return f"version {input.version}" if input.version else f"the version as of {input.as_of}"
 
 
 def _ref(text: str, current: plan.CurrentVersion | None) -> MaterializationRef | None:
@@ -413,9 +413,9 @@ def _ref(text: str, current: plan.CurrentVersion | None) -> MaterializationRef |
     )
 
 
-def _past(draft: Draft, each: Input) -> int:
+def _past(draft: Draft, input: Input) -> int:
     """The dimension by which an asset reads its own past."""
-    rules = mappings(draft.asset.key, each, draft.space, draft.space)
+    rules = mappings(draft.asset.key, input, draft.space, draft.space)
     for at, rule in enumerate(rules):
         if isinstance(rule, Window) and rule.end < 0:
             return at

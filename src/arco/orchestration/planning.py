@@ -34,11 +34,11 @@ from servo.contract.manifest import Manifest
 
 ASKED = 100
 ASKED_CHARS = 10_000
-"""So much of a request's selection, and of its partitions, is in the run's row."""
+"""Maximum length of a request's selection, and of its partitions, in the run's row."""
 
 
 class RunSettings(NamedTuple):
-    """What a run has beside what it runs."""
+    """Settings of a run besides its plan."""
 
     run_key: str = ""
     run_id: str = ""
@@ -50,9 +50,9 @@ class RunSettings(NamedTuple):
     retry_of: str = ""
     engine_id: str = ""
     triggered_by: str = ""
-    """Who wants it, if that is not whoever plans it."""
+    """Who requested it, if that is not the process that plans it."""
     permit: Permit | None = None
-    """That limits leave room for it, where limits of runs are set."""
+    """The permit, if limits of runs are set."""
 
 
 class PlannedRun(NamedTuple):
@@ -67,7 +67,7 @@ class PlannedRun(NamedTuple):
 
 
 class ReviewedPlan(NamedTuple):
-    """A plan, and what it was made from."""
+    """A plan, and what it was computed from."""
 
     manifest: Manifest
     spec: PlanSpec
@@ -206,9 +206,11 @@ def planned_spec(
     request: PlanRequest,
     until: datetime,
     limits: DeclaredLimits,
+    lookups: SnapshotLookups | None = None,
 ) -> PlanSpec:
-    """What a run would do. Raises Invalid for what cannot be planned."""
-    lookups = _lookups(snapshot, request, until)
+    """What a run would do. Raises Invalid for what cannot be planned. `lookups`: of several plans
+    that are made from one snapshot."""
+    lookups = lookups or _lookups(snapshot, request, until)
     spec = world.placed(make_spec(world.graph, "", request, lookups, until=until))
     most = limits.of_workspace(LimitName.TASKS_PER_RUN)
     count = len(spec.tasks)
@@ -225,7 +227,7 @@ def _lookups(snapshot: Snapshot, request: PlanRequest, until: datetime) -> Snaps
 
 
 def _resumed(snapshot: Snapshot, request: PlanRequest) -> PlanRequest:
-    """A chunk that is asked for again: only what its last run left is done again."""
+    """A chunk that is requested again: only what its last run left unfinished runs again."""
     if request.chunk is None or not request.chunk.retries:
         return request
     reader = OrchestrationReader(snapshot)

@@ -23,7 +23,7 @@ from servo.contract.manifest import DEFAULT_PROJECT
 from servo.suggest import did_you_mean
 
 LOOKS = 32
-"""After so many assets of a project were looked up one by one, all of them are read."""
+"""After this many lookups of single assets of a project, all of them are read."""
 
 
 class DeploymentReader:
@@ -32,7 +32,7 @@ class DeploymentReader:
         self._owners: dict[str, ProjectNamespaceRow | None] = {}
         self._looks: Counter[str] = Counter()
         self._whole: dict[str, dict[str, DeployedAssetRow]] = {}
-        """By project: all of its assets, once many of them were asked for."""
+        """By project: all of its assets, after many lookups."""
 
     def projects(self) -> list[ProjectRow]:
         """All projects that were ever deployed, by name."""
@@ -101,7 +101,7 @@ class DeploymentReader:
         return {key for key, row in self.deployed_assets().items() if row.active}
 
     def deployed_asset(self, key: str) -> DeployedAssetRow | None:
-        """One asset, whosever it is. The first ones read two rows, however many are deployed."""
+        """One asset of any project. The first lookups read two rows, however many are deployed."""
         namespace = namespace_of(key)
         if namespace not in self._owners:
             self._owners[namespace] = self.snapshot.get(PROJECT_NAMESPACES, namespace)

@@ -7,9 +7,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.catalog.reader import CodeDeclaration
@@ -20,10 +18,11 @@ from arco.execution.states import HELD
 from arco.execution.tables import PARTITIONS, MaterializationRow, PartitionRow
 from arco.orchestration.limit_tables import DISPATCH_CONTROL, LIMITS, WORKSPACE, DeclaredLimits
 from arco.orchestration.limit_usage import RunUse
-from arco.orchestration.newest_rows import Choose, SortedRows, first_rows, following
+from arco.orchestration.newest_rows import first_rows, following
 from arco.orchestration.newest_rows import in_states as only_in_states
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
 from arco.orchestration.projects import DeploymentReader
+from arco.orchestration.run_list import RunListReader
 from arco.orchestration.states import IN_FLIGHT, RUN_ACTIVE, RequestState
 from arco.orchestration.tables import (
     DYNAMIC_KEYS,
@@ -35,7 +34,7 @@ from arco.orchestration.tables import (
     RunRow,
     TaskRow,
 )
-from arco.state.days import history_stretches, hot_stretch, newest_first
+from arco.state.days import newest_first
 from arco.state.snapshot import AsOfRow, Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
@@ -50,17 +49,10 @@ from servo.contract.manifest import (
 from servo.contract.ulid import is_ulid
 
 MIN_CHARS = 4
-"""So much of an id may name a run."""
+"""Minimum length of the beginning of an id that names a run."""
 
 
-class RunList(NamedTuple):
-    rows: list[RunRow]
-    """The newest first."""
-    is_complete: bool
-    """Whether there is no other run that was asked for."""
-
-
-class OrchestrationReader(DeploymentReader):
+class OrchestrationReader(RunListReader):
     def limits(self) -> DeclaredLimits:
         control = self.snapshot.get(DISPATCH_CONTROL, WORKSPACE)
         return DeclaredLimits.of(self.snapshot.all(LIMITS), control)
@@ -74,60 +66,6 @@ class OrchestrationReader(DeploymentReader):
         active = [run for run in self.snapshot.hot(RUNS) if run.state in RUN_ACTIVE]
         tasks = (task for run in active for task in self.snapshot.rows(TASKS, run.run_id))
         return [task for task in tasks if task.state in IN_FLIGHT]
-
-    def runs(
-        self,
-        *,
-        limit: int,
-        in_states: Collection[str] = (),
-        asset_key: str = "",
-        since: datetime | None = None,
-        after: tuple[datetime, str] | None = None,
-        matches: Callable[[RunRow], bool] | None = None,
-        choose: Choose | None = None,
-    ) -> RunList:
-        """The newest runs that were created since a time, are in a state, or have an asset's task,
-        and match. They are those that follow the run with this creation time and id, `after`.
-        `choose` leaves out many that do not match at once.
-
-        Files of history are opened a day at a time, until there are `limit` runs that no
-        earlier day can have a newer one than.
-        """
-        only_active = bool(in_states) and RUN_ACTIVE.issuperset(in_states)
-        chosen: list[RunRow] = []
-        for rows, rest_before in self._sorted_runs(in_states):
-            matching = (
-                row
-                for row in rows.following(after, since, choose)
-                if (matches is None or matches(row)) and self._has_asset(row, asset_key)
-            )
-            chosen += islice(matching, limit + 1)
-            chosen.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
-            # What is still to come ended before that time, and was created before it ended.
-            if rest_before is None or only_active or (since is not None and rest_before <= since):
-                break
-            if len(chosen) >= limit and chosen[limit - 1].created_at >= rest_before:
-                return RunList(chosen[:limit], False)
-        return RunList(chosen[:limit], len(chosen) <= limit)
-
-    def _sorted_runs(
-        self, in_states: Collection[str]
-    ) -> Iterator[tuple[SortedRows[RunRow], datetime | None]]:
-        """Runs by stretches of time. Those that have not left for history, which every list begins
-        with, are sorted once for a generation."""
-
-        def hot() -> tuple[SortedRows[RunRow], datetime | None]:
-            rows, rest_before = hot_stretch(self.snapshot, RUNS)
-            return _sorted(only_in_states(rows, in_states)), rest_before
-
-        yield hot() if in_states else self.snapshot.kept("sorted runs", hot)
-        for rows, rest_before in history_stretches(self.snapshot, RUNS):
-            yield _sorted(only_in_states(rows, in_states)), rest_before
-
-    def _has_asset(self, row: RunRow, asset_key: str) -> bool:
-        if not asset_key:
-            return True
-        return any(task.asset_key == asset_key for task in self.snapshot.rows(TASKS, row.run_id))
 
     def run(self, run_id: str) -> RunRow:
         row = self.snapshot.get(RUNS, run_id)
@@ -229,17 +167,13 @@ class OrchestrationReader(DeploymentReader):
         return None if row is None else row.run_id or None
 
 
-def _sorted(rows: pa.Table) -> SortedRows[RunRow]:
-    return SortedRows(RUNS, rows, "created_at", "run_id")
-
-
 def as_of_run(run_id: str) -> AsOfRow[RunRow]:
     """The first generation at which a run is terminal."""
     return AsOfRow(RUNS, (run_id,), lambda row: row.finished_at is not None, f"run {run_id} ends")
 
 
 class SnapshotLookups:
-    """What the planner may ask, answered by one snapshot."""
+    """The planner's lookups in one snapshot."""
 
     def __init__(self, snapshot: Snapshot, *, chunk_until: datetime | None = None) -> None:
         """`chunk_until` is for a chunk of a large request: of dynamic dimensions only the keys
@@ -264,11 +198,11 @@ class SnapshotLookups:
             self._current[asset_id] = AssetVersions(self._snapshot, asset_id)
         return self._current[asset_id]
 
-    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
-        """Looked up once for all that read the same."""
-        key = asset_id, each.version, each.as_of
+    def pinned(self, asset_id: str, input: Input) -> Mapping[str, CurrentVersion]:
+        """Looked up once for all equal inputs."""
+        key = asset_id, input.version, input.as_of
         if key not in self._pinned:
-            rows = pinned_versions(self._snapshot, asset_id, each)
+            rows = pinned_versions(self._snapshot, asset_id, input)
             self._pinned[key] = {name: _version(row) for name, row in rows.items()}
         return self._pinned[key]
 
@@ -287,10 +221,9 @@ class SnapshotLookups:
 
 
 class AssetVersions(Mapping[str, CurrentVersion]):
-    """Current versions of an asset, looked up when they are asked for.
+    """Current versions of an asset, looked up when needed.
 
-    What some of them cost does not depend on how many there are. Who wants to see all gets
-    them at once.
+    The cost of a few does not depend on how many there are. Iterating reads all at once.
     """
 
     def __init__(self, snapshot: Snapshot, asset_id: str) -> None:
@@ -331,14 +264,14 @@ class AssetVersions(Mapping[str, CurrentVersion]):
 
 
 def pinned_versions(
-    snapshot: Snapshot, asset_id: str, each: Input
+    snapshot: Snapshot, asset_id: str, input: Input
 ) -> dict[str, MaterializationRow]:
     """The good versions that an input names, by partition key."""
-    if each.as_of:
-        return versions_as_of(snapshot, asset_id, datetime.fromisoformat(each.as_of))
-    if each.version.isdecimal() and not is_ulid(each.version):
-        return numbered_versions(snapshot, asset_id, int(each.version))
-    return version_by_id(snapshot, asset_id, each.version)
+    if input.as_of:
+        return versions_as_of(snapshot, asset_id, datetime.fromisoformat(input.as_of))
+    if input.version.isdecimal() and not is_ulid(input.version):
+        return numbered_versions(snapshot, asset_id, int(input.version))
+    return version_by_id(snapshot, asset_id, input.version)
 
 
 def _version(row: PartitionRow | MaterializationRow) -> CurrentVersion:
@@ -373,7 +306,7 @@ class Library:
         return AssetsByKey(self._encoded(digest))
 
     def declaration(self, snapshot: Snapshot, key: str) -> CodeDeclaration | None:
-        """What deployed code says of an asset; None if no project has it, or not any more."""
+        """The declaration of a deployed asset; None if no project has it."""
         reader = DeploymentReader(snapshot)
         row = reader.deployed_asset(key)
         if row is None or not row.active:

@@ -1,4 +1,4 @@
-"""Deployments that would remove most of a project: refused, unless that is asked for.
+"""Deployments that would remove most of a project are refused, unless that is allowed.
 
 A deployment from a wrong folder, or of code that was not found, looks like one that removes
 assets. It is refused if it has no assets, or if it removes more assets than it keeps.
@@ -55,13 +55,15 @@ def check_removals(
 
     `deployed` are the assets of the project before. Assets that get another name are kept.
     """
-    kept = sum(row.active for row in deployed.values()) - len(change.removed)
-    if manifest.assets and len(change.removed) <= kept:
+    remaining = sum(row.active for row in deployed.values()) - len(change.removed)
+    if manifest.assets and len(change.removed) <= remaining:
         return
     removals = removals_of(reader, library, manifest.project, change.removed)
     foreign = any(each.project != manifest.project for r in removals for each in r.read_by)
     raise RemovalRefused(
-        "\n".join([_summary(manifest, len(removals), kept), *_lines(removals, manifest.project)]),
+        "\n".join(
+            [_summary(manifest, len(removals), remaining), *_lines(removals, manifest.project)]
+        ),
         removals,
         hint=_hint(len(removals), foreign),
     )
@@ -84,7 +86,7 @@ def removals_of(
     ]
 
 
-def _summary(manifest: Manifest, removed: int, kept: int) -> str:
+def _summary(manifest: Manifest, removed: int, remaining: int) -> str:
     if not manifest.assets and not removed:
         return f"this deployment of the project {manifest.project} has no assets"
     if not manifest.assets:
@@ -93,7 +95,7 @@ def _summary(manifest: Manifest, removed: int, kept: int) -> str:
             f"{manifest.project}:"
         )
     return (
-        f"this deployment would remove {removed} of {removed + kept} assets of the project "
+        f"this deployment would remove {removed} of {removed + remaining} assets of the project "
         f"{manifest.project}, more than it keeps:"
     )
 

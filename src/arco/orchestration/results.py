@@ -7,9 +7,9 @@ So, by size:
 2. A large one has its columns, checks and lineage compressed in the same event (`packed`).
    Names, types and ids repeat: twenty thousand columns with lineage take a tenth of the
    limit. Decompressing is pure, so folds may do it.
-3. What is too large even so is cut, the least important part first, until it fits. The
-   result says which parts were cut, and how much of each is left. A worker has put the
-   whole result into the folder of the output's files before (`details`).
+3. A result that is still too large is cut, the least important part first, until it fits. The
+   result says which parts were cut, and how much of each is left. A worker has put the whole result
+   into the folder of the output's files before (`details`).
 
 Of an input of many versions a result has the first few, the totals, and where all of them
 are listed (`input_lists.py`).
@@ -67,8 +67,7 @@ def finished(result: TaskResult) -> TaskFinished:
 def whole(event: TaskFinished) -> TaskResult:
     """The result of an event, with what is packed in it.
 
-    A packed text that nobody can read is left out, and the result says so: the rest of it
-    counts all the same.
+    A packed text that cannot be read is left out, and the result says so; its other parts count.
     """
     if not event.packed:
         return event.result
@@ -107,7 +106,7 @@ def bounded(result: TaskResult, limit: int = EVENT_BYTES) -> TaskResult:
 
 
 def _most(part: Part, result: TaskResult, limit: int) -> TaskResult:
-    """The result with as much of this part as fits, to a factor of two; without it, it does."""
+    """The result with as much of this part as fits, within a factor of two."""
     count = part.count(result)
     while count:
         count //= 2
@@ -118,9 +117,9 @@ def _most(part: Part, result: TaskResult, limit: int) -> TaskResult:
 
 
 def unrecorded(result: TaskResult, reason: str) -> TaskResult:
-    """What is reported in the place of a result that the log does not take."""
+    """The result that is reported instead of one that does not fit into the log."""
     error = ErrorInfo(
-        category="user_code",  # another attempt would come to the same
+        category="user_code",  # another attempt would have the same result
         code=UNRECORDED,
         message=f"the task {result.outcome}, and its result cannot be recorded: {reason[:1_000]}",
         hint=UNRECORDED_HINT,
@@ -216,7 +215,7 @@ def _cut_files(result: TaskResult, count: int) -> TaskResult:
 
 
 def _cut_checks(result: TaskResult, count: int) -> TaskResult:
-    """Those that decide what becomes of the output stay."""
+    """The checks that decide about the output stay."""
     order = sorted(result.checks, key=lambda check: -ACTIONS.index(check.action))
     return replace(result, checks=tuple(order[:count]))
 

@@ -25,14 +25,14 @@ INLINE_CHARS: Final = 64 * 1024
 R = TypeVar("R", bound=SchemaRule | ContractRule)
 
 
-def put_rule(store: Store, run_id: str, rule: R, *, again: bool = False) -> R:
-    """The rule as it travels. `again` puts it over what is there, which may be damaged."""
+def put_rule(store: Store, run_id: str, rule: R, *, overwrite: bool = False) -> R:
+    """The rule for a request. `overwrite` overwrites the stored object, which may be damaged."""
     if len(rule.packed) <= INLINE_CHARS:
         return rule
     body = base64.b64decode(rule.packed)
     digest = hashlib.sha256(body).hexdigest()
     path = paths.schema_rule(run_id, digest)
-    if again:
+    if overwrite:
         store.put(path, body, Mode.OVERWRITE)
     else:
         put_own(store, path, body, mode=Mode.CREATE)
@@ -41,7 +41,7 @@ def put_rule(store: Store, run_id: str, rule: R, *, again: bool = False) -> R:
 
 
 def whole_rule(store: Store, rule: R) -> R:
-    """The rule with all of it. NotFound or Corrupt if its object is not there."""
+    """The complete rule. Raises NotFound or Corrupt for its object."""
     ref = rule.stored_in
     if ref is None:
         return rule

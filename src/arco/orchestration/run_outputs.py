@@ -1,4 +1,4 @@
-"""The versions that a run wrote, with what became of them since."""
+"""The versions that a run wrote, with their current status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunOutputs(NamedTuple):
 def run_outputs(
     snapshot: Snapshot, run_id: str, *, reused: bool = False, limit: int | None = None
 ) -> RunOutputs:
-    """With `reused`, also versions that the run took as they were. Costs a look-up for each."""
+    """With `reused`, also versions that the run reused. Costs a lookup for each."""
     reader = ExecutionReader(snapshot)
     tasks = [
         task

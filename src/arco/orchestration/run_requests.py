@@ -1,8 +1,8 @@
-"""The fold of run keys, and of requests for runs: of one key comes one run, or none.
+"""The fold of run keys and of requests for runs: a key leads to at most one run.
 
 A request is PENDING until an orchestrator has planned it. `RunTriggered` with its key makes it
-TRIGGERED, `RunRequestRefused` or a withdrawal REFUSED; whichever comes first in the log holds,
-and takes the key, so that the others change nothing.
+TRIGGERED, `RunRequestRefused` or a withdrawal REFUSED. The first of these in the log decides and
+uses the key; later ones change nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ decode_request = functools.partial(msgspec.json.decode, type=PlanRequest)
 
 
 class RunAsked(RunRequested, frozen=True, kw_only=True):
-    """Derived: something other than a command asks for a run."""
+    """Derived: automation requests a run."""
 
     TYPE = "orchestration.run_asked"
     COMMAND = False
@@ -79,8 +79,8 @@ def _json(e: RunRequested) -> bytes:
 
 def _request(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
     row = rows.get(RUN_REQUESTS, e.request_key)
-    taken = rows.get(RUN_KEYS, e.request_key)
-    used = row if row is not None else taken
+    run_key = rows.get(RUN_KEYS, e.request_key)
+    used = row if row is not None else run_key
     if used is not None and used.fingerprint != e.fingerprint:
         yield refused(
             fact, "run_key_conflict", f"run key {e.request_key!r} was used for another request"
@@ -114,20 +114,19 @@ def _ask(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
         requested_by=fact.actor,
         decided_at=None,
     )
-    taken = rows.get(RUN_KEYS, e.request_key)
-    if taken is not None:
-        yield _decided(row, fact, RequestState.MERGED, taken.run_id, _swallowed(taken))
-        yield from _dropped(row, _swallowed(taken), "merged")
+    run_key = rows.get(RUN_KEYS, e.request_key)
+    if run_key is not None:
+        yield _decided(row, fact, RequestState.MERGED, run_key.run_id, _merge_reason(run_key))
+        yield from _dropped(row, _merge_reason(run_key), "merged")
     else:
         yield Put(RUN_REQUESTS, row)
 
 
-def _swallowed(taken: RunKeyRow) -> str:
-    if taken.run_id:
-        return (
-            f"run {taken.run_id} was started under this key at {taken.received_at:%Y-%m-%d %H:%M}"
-        )
-    return f"a request with this key was refused at {taken.received_at:%Y-%m-%d %H:%M}"
+def _merge_reason(run_key: RunKeyRow) -> str:
+    time = f"{run_key.received_at:%Y-%m-%d %H:%M}"
+    if run_key.run_id:
+        return f"run {run_key.run_id} was started under this key at {time}"
+    return f"a request with this key was refused at {time}"
 
 
 def _decided(

@@ -1,13 +1,12 @@
 """The fold of one run: its tasks and timers.
 
-A fact is folded over a `_Run`, which shows the rows of the run with the changes that
-this very fact has made so far, and hands them all over at the end. One report may
-set off a cascade (a failure skips everything below it), and the cascade is finished
-within the fact: no state between is ever seen.
+A fact is folded over a `_Run`, which has the rows of the run with the changes of this fact so far,
+and returns all changes at the end. One report may cause a cascade (a failure skips everything
+downstream), which is completed within the fact: no intermediate state is visible.
 
-Readiness is per edge. A task ends once, whoever says it again, and resolves the edges to
-the tasks below it then; a task is ready when as many of its edges succeeded as it has.
-What has no edge to an upstream that failed goes on.
+Readiness is per edge. A task ends once, and then resolves the edges to its downstream tasks; a task
+is ready when all of its edges have succeeded. Tasks without an edge to a failed upstream task
+continue.
 """
 
 from __future__ import annotations
@@ -46,7 +45,15 @@ from arco.orchestration.states import (
     TimerKind,
     TimerState,
 )
-from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
+from arco.orchestration.tables import (
+    RUN_NAMESPACES,
+    RUNS,
+    TASKS,
+    TIMERS,
+    RunRow,
+    TaskRow,
+    TimerRow,
+)
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
@@ -57,10 +64,10 @@ replace = msgspec.structs.replace
 P = TypeVar("P", bound=Payload)
 
 DISPATCH_S = 86_400
-"""How long after its dispatch a task with a timeout may start: as long as its envelope is valid.
-An attempt whose workers die before they can report it is over then."""
+"""How long after its dispatch a task with a timeout may start: as long as its envelope is valid. An
+attempt whose workers die before they report its start ends then."""
 TIMEOUT_GRACE_S = 30
-"""A worker ends its own task at the timeout; a timer does it this much later, if not."""
+"""A worker ends its own task at the timeout; otherwise a timer ends it this much later."""
 
 _DOWNSTREAM: Final = {
     TaskState.SUCCEEDED: TaskCause.UPSTREAMS_GOOD,
@@ -69,7 +76,7 @@ _DOWNSTREAM: Final = {
     TaskState.SKIPPED: TaskCause.UPSTREAM_FAILED,
     TaskState.CANCELLED: TaskCause.UPSTREAM_CANCELLED,
 }
-"""What the end of a task means for those below it; `UPSTREAMS_GOOD` once it is said of all."""
+"""What the end of a task causes for downstream tasks; `UPSTREAMS_GOOD` when all have it."""
 _COUNTER: Final = {
     TaskState.SUCCEEDED: "tasks_succeeded",
     TaskState.REUSED: "tasks_reused",
@@ -165,7 +172,7 @@ class _Run:
             return
         tasks = tasks_of(e)
         if not tasks or self._task(tasks[0].task_id) is not None:
-            return  # these are there already
+            return  # a duplicate
         for index, plan in enumerate(tasks, e.first):
             self._set(task_rows.planned(self.row, index, plan, e.assets[plan.asset]))
         self._update(tasks_planned=self.row.tasks_planned + len(tasks))
@@ -173,14 +180,19 @@ class _Run:
             self._activate()
 
     def _activate(self) -> None:
-        """All tasks are there: give each its edges, and let those go that wait for nothing."""
+        """All tasks are planned: create edges, and make tasks without upstream tasks ready."""
         earlier = self._rows.scan(TASKS, self.row.run_id)
         tasks = sorted([*earlier, *self._tasks.values()], key=lambda task: task.index)
         downstream: list[list[str]] = [[] for _ in tasks]
         for task in tasks:
             for upstream in task.upstream:
                 downstream[upstream].append(task.task_id)
-        self._move_run(RunCause.PLAN_COMPLETE, started_at=self._now)
+        namespaces = sorted({task.asset_key.partition(".")[0] for task in tasks})
+        self._move_run(
+            RunCause.PLAN_COMPLETE,
+            started_at=self._now,
+            namespaces=namespaces if len(namespaces) <= RUN_NAMESPACES else None,
+        )
         for task, below in zip(tasks, downstream, strict=True):
             cause = TaskCause.HAS_UPSTREAMS if task.upstream else TaskCause.HAS_NO_UPSTREAMS
             self._set(replace(task, downstream=below, upstream=[]))
@@ -193,7 +205,7 @@ class _Run:
     # -- what happens to attempts --------------------------------------------------------
 
     def admitted(self, e: TaskAdmitted) -> None:
-        """It takes its place now, and is sent next; if it is not, as what got lost on the way."""
+        """The task is admitted, and enqueued next; if that fails, anti-entropy enqueues it."""
         task = self._active(e.task_id, e.attempt_id)
         if task is not None and task.state == TaskState.READY:
             self._dispatched(task, 0)
@@ -221,7 +233,7 @@ class _Run:
             return
         if task.state == TaskState.RUNNING and task.worker_id == e.worker_id:
             return
-        # Delivered again: whoever took it last is the one to watch, and begins anew.
+        # Delivered again: the last worker is watched, from now on.
         self._unwatch(task)
         now, state = self._now, states.after(task.state, TaskCause.STARTED)
         assert state is not None
@@ -402,7 +414,7 @@ class _Run:
     def cancel(
         self, reason: str, *, cause: RunCause = RunCause.CANCELLED, force: bool = False
     ) -> None:
-        """End all tasks that nobody works on, within this fact."""
+        """End all tasks that no worker has, within this fact."""
         self.begin_cancel(reason, cause=cause)
         ids = [task.task_id for task in self._rows.scan(TASKS, self.row.run_id)]
         self.end_tasks(ids, force=force)
@@ -415,7 +427,7 @@ class _Run:
         by: str = "",
         force: bool = False,
     ) -> None:
-        """From here on no task starts, and no result counts. Changes the run's row alone."""
+        """From here on no task starts, and no result counts. Changes only the run's row."""
         if self.row.state == RunState.PLANNING:
             # Tasks that are still to come are ignored: their run is not planning any more.
             missing = self.row.tasks_total - self.row.tasks_planned
@@ -468,7 +480,7 @@ class _Run:
         self._set(task)
 
     def _end(self, task: TaskRow, cause: TaskCause) -> None:
-        """Take a task to a terminal state, and everything below it where that leads."""
+        """Move a task to a terminal state, with the consequences for downstream tasks."""
         self._set(task)
         ending = [(task.task_id, cause)]
         skipped: dict[str, None] = {}
@@ -477,7 +489,7 @@ class _Run:
             row = self._task(id)  # as it is by now: two upstreams may end it
             state = None if row is None else states.after(row.state, cause)
             if row is None or state is None:
-                continue  # it has ended; in a long run its row may even have left
+                continue  # it has ended; in a long run its row may be in history
             task = row
             self._close(task)
             self._set(replace(task, state=state, finished_at=self._now))
@@ -494,17 +506,17 @@ class _Run:
         self.complete()
 
     def _resolve(self, task: TaskRow, cause: TaskCause) -> Iterable[tuple[str, TaskCause]]:
-        """Settle the edges of a task that has ended; the tasks below that end with it."""
+        """Resolve the edges of an ended task. Returns the downstream tasks that end with it."""
         for id in task.downstream:
             if cause != TaskCause.UPSTREAMS_GOOD:
                 yield id, cause
                 continue
-            below = self._task(id)
-            if below is None:
-                continue  # it was skipped so long ago that its row has left
-            below = replace(below, deps_satisfied=below.deps_satisfied + 1)
-            self._set(below)
-            if below.deps_satisfied == below.deps_total:
+            downstream = self._task(id)
+            if downstream is None:
+                continue  # it was skipped long ago, and its row is in history
+            downstream = replace(downstream, deps_satisfied=downstream.deps_satisfied + 1)
+            self._set(downstream)
+            if downstream.deps_satisfied == downstream.deps_total:
                 self._move(id, cause)
 
     def complete(self) -> None:
@@ -557,7 +569,7 @@ class _Run:
             self._timers[id] = replace(timer, state=TimerState.CANCELLED, ended_at=self._now)
 
     def _close(self, task: TaskRow) -> None:
-        """An attempt is over: nothing is to be watched for it any more."""
+        """An attempt is over: remove its timers."""
         if task.attempt == 0:
             return
         if task.state == TaskState.RETRY_WAIT and task.retry_not_before is not None:
@@ -588,7 +600,7 @@ class _Run:
         return task
 
     def _active(self, task_id: str, attempt: str) -> TaskRow | None:
-        """The task, if this attempt of it is the one that may report."""
+        """The task, if this is its active attempt."""
         task = self._task(task_id)
         if task is None or task.attempt_id != attempt or task.state not in states.ACTIVE_ATTEMPT:
             return None
@@ -643,7 +655,7 @@ def _epoch_s(time: datetime) -> int:
 def _on(
     payload: type[P], key: Callable[[Fact, P], str], change: Callable[[_Run, P], None]
 ) -> On[P]:
-    """What changes a run that exists; about another it changes nothing."""
+    """A handler of events about an existing run; those about others change nothing."""
 
     def fold(rows: Rows, fact: Fact, e: P) -> Iterator[Change]:
         row = rows.get(RUNS, key(fact, e))

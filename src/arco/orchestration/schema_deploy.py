@@ -1,10 +1,9 @@
-"""Deployments that would break readers of an asset: refused, unless the break is accepted.
+"""Deployments that would break readers of an asset are refused, unless the break is accepted.
 
-Compared are the columns that code declares, with what it declared before and with what came
-out last; and the columns of a query, as far as its text tells them, with what came out last.
-Contracts are judged by the same columns (`contract_deploy`).
-Columns that are not declared are judged when they come out. An asset without an output has no
-readers: its columns may change.
+Compared are the columns that code declares, with what it declared before and with what came out
+last; and the columns of a query, as far as its text tells them, with what came out last. Contracts
+are judged by the same columns (`contract_deploy`). Columns that are not declared are checked in the
+output. An asset without an output has no readers: its columns may change.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from servo.suggest import did_you_mean
 
 LISTED: Final = 20
 MANY: Final = 100
-"""From here on a table takes less time as a whole than the rows of so many assets."""
+"""For more assets, reading the whole table takes less time than single rows."""
 ACCEPT: Final = "--accept-breaking"
 
 R = TypeVar("R", bound=Row)
@@ -50,7 +49,7 @@ replace = msgspec.structs.replace
 
 
 class AssetBreak(msgspec.Struct, frozen=True):
-    """What a deployment would break of an asset."""
+    """A break that a deployment would cause."""
 
     asset: str
     column: str
@@ -71,7 +70,7 @@ class SchemaRefused(Invalid):
 
 
 class BreakAcceptance(msgspec.Struct, frozen=True):
-    """Columns whose changes somebody accepts: `namespace.asset.column`, and why."""
+    """Columns whose changes are accepted: `namespace.asset.column`, and the reason."""
 
     columns: tuple[str, ...] = ()
     reason: str = ""
@@ -98,8 +97,8 @@ def check_schemas(
     *,
     restores: bool = False,
 ) -> tuple[AcceptedBreak, ...]:
-    """What is accepted, as the event has it. Raises SchemaRefused for what is not, and
-    ContractRefused for what a contract promises.
+    """The accepted breaks, for the event. Raises SchemaRefused for others, and ContractRefused for
+    broken contracts.
 
     `restores`: an older deployment is deployed again.
     """
@@ -120,7 +119,7 @@ def check_schemas(
     breaks = [each for each in everything if (each.asset, each.column) not in columns]
     if breaks:
         raise _refused(manifest, breaks)
-    # Of an asset whose columns nobody knows before it runs, what breaks comes out later.
+    # If an asset's columns are unknown before it runs, its output is checked.
     judged = {
         (key, column)
         for key, column in columns
@@ -218,10 +217,10 @@ class _DeployCheck:
         self._input_columns = functools.cache(self._read_input_columns)
 
     def breaks(self, asset: Asset, asset_id: str) -> Sequence[SchemaBreak]:
-        """Those that nobody has accepted before."""
+        """The breaks that were not accepted before."""
         rule = asset.compatibility
         registry = None if rule.mode == "none" else self._rows.registry(asset_id)
-        if registry is None or not registry.current:  # nobody can have read it
+        if registry is None or not registry.current:  # it has no readers
             return ()
         candidates = [*self._candidates(asset, registry)]
         if not candidates:
@@ -254,7 +253,7 @@ class _DeployCheck:
     def _candidates(
         self, asset: Asset, registry: SchemaRegistryRow
     ) -> Iterator[tuple[KnownVersion, tuple[SchemaColumn, ...]]]:
-        """Versions, each with what it would become."""
+        """Earlier versions, each with the columns that would follow."""
         declared = declared_columns(asset.columns)
         inferred = self._inferred(asset)
         changed = bool(declared) and hash_of(declared) != registry.declared_hash
@@ -284,7 +283,7 @@ class _DeployCheck:
         return inferred_columns(asset, self._input_columns)
 
     def expected(self, asset: Asset, asset_id: str) -> ExpectedColumns | None:
-        """What code says of the columns that an asset will have."""
+        """The columns that an asset will have, by its code."""
         declared = declared_columns(asset.columns)
         if not declared:
             inferred = self._inferred(asset)
@@ -298,9 +297,9 @@ class _DeployCheck:
             self._rows.version(asset_id, number) for number in (registry.declared, registry.current)
         ]
         before, actual = (() if row is None else row.decoded_columns() for row in versions)
-        gone = {each.name for each in before} - {each.name for each in declared}
-        rest = [each for each in actual if each.name not in gone]
-        return ExpectedColumns(_expected(asset, declared, rest), frozenset(gone))
+        removed = {each.name for each in before} - {each.name for each in declared}
+        remaining = [each for each in actual if each.name not in removed]
+        return ExpectedColumns(_expected(asset, declared, remaining), frozenset(removed))
 
     def _read_input_columns(self, key: str) -> Sequence[SchemaColumn] | None:
         """What an input has, or will have: what came out, what code declares, its dimensions."""
@@ -326,9 +325,9 @@ class _DeployCheck:
 def _expected(
     asset: Asset, declared: Sequence[SchemaColumn], actual: Sequence[SchemaColumn]
 ) -> tuple[SchemaColumn, ...]:
-    """What comes out by what is declared: with what else came out before, if that is allowed.
+    """The expected columns: declared ones, and others of the last output, if allowed.
 
-    Whether there are nulls is a matter of the data, which the check of columns looks at.
+    Nulls depend on the data: the check of columns counts them.
     """
     columns = [replace(each, nullable=None) for each in declared]
     if asset.extra == "refuse":

@@ -9,9 +9,9 @@
 | `+x`, `x+`, `+x+` | with all it reads, directly or not; with all that reads it; both |
 | `2+x`, `x+1` | the same, at most so many steps away |
 
-A selection is the union of its terms, less the union of the excluded ones. It holds
-nothing else: an input of a selected asset is not selected for being one. A term that
-matches nothing is Invalid, so that a typing error is never an empty success.
+A selection is the union of its terms, less the union of the excluded ones. Inputs of a selected
+asset are not selected automatically. A term that matches nothing is Invalid, so that a typing error
+is never an empty success.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def select(graph: Graph, selection: Sequence[str], exclude: Sequence[str] = ()) 
         for key in evaluate(graph, term):
             chosen.setdefault(key, term)
     without = {key for term in sorted(set(exclude)) for key in evaluate(graph, term)}
-    kept = {key: chosen[key] for key in sorted(chosen) if key not in without}
-    if not kept:
+    selected = {key: chosen[key] for key in sorted(chosen) if key not in without}
+    if not selected:
         raise Invalid("nothing is selected: all of it is excluded", hint="exclude fewer assets")
-    return kept
+    return selected
 
 
 def evaluate(graph: Graph, term: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ class RunState(StrEnum):
 
 
 Gate = Literal["", "warn", "quarantine", "block"]
-"""What checks made of a task's output; empty if all is well."""
+"""The gate of a task's output; empty if all checks passed."""
 HELD_GATES: Final[frozenset[Gate]] = frozenset({"quarantine", "block"})
 
 
@@ -77,18 +77,18 @@ BACKFILL: Final = "backfill"
 class TaskCause(StrEnum):
     """What may happen to a task; the text is for the documentation."""
 
-    HAS_UPSTREAMS = "depends on others"
-    HAS_NO_UPSTREAMS = "depends on nothing"
+    HAS_UPSTREAMS = "has upstream tasks"
+    HAS_NO_UPSTREAMS = "has no upstream tasks"
     UP_TO_DATE = "is up to date"
-    UPSTREAMS_GOOD = "all upstreams are good"
-    UPSTREAM_FAILED = "an upstream failed"
-    UPSTREAM_HELD = "an upstream's output is held back"
-    UPSTREAM_CANCELLED = "an upstream was cancelled"
+    UPSTREAMS_GOOD = "all upstream tasks are good"
+    UPSTREAM_FAILED = "an upstream task failed"
+    UPSTREAM_HELD = "the output of an upstream task is held"
+    UPSTREAM_CANCELLED = "an upstream task was cancelled"
     ENQUEUED = "enqueued"
     STARTED = "started"
     SUCCEEDED = "succeeded"
-    FAILED_FOR_GOOD = "failed for good"
-    TO_BE_RETRIED = "failed, to be retried"
+    FAILED_FOR_GOOD = "failed, not retried"
+    TO_BE_RETRIED = "failed, will be retried"
     RETRY_DUE = "retry is due"
     ATTEMPT_CANCELLED = "attempt cancelled"
     RUN_CANCELLED = "run cancelled"
@@ -142,7 +142,7 @@ TASK_TRANSITIONS: Final[Mapping[TaskState, Mapping[TaskCause, TaskState]]] = {
 
 
 class RequestState(StrEnum):
-    """What became of a request for a run."""
+    """The state of a request for a run."""
 
     PENDING = "PENDING"
     TRIGGERED = "TRIGGERED"
@@ -154,9 +154,9 @@ class RequestState(StrEnum):
 class RunCause(StrEnum):
     """What may happen to a run; the text is for the documentation."""
 
-    PLAN_COMPLETE = "all of its tasks are planned"
+    PLAN_COMPLETE = "all tasks are planned"
     CANCELLED = "cancelled"
-    TIMED_OUT = "took longer than its timeout"
+    TIMED_OUT = "timeout exceeded"
     STOPPED_BY_CHECKS = "checks of a task ended the run"
     ALL_GOOD = "all tasks are good"
     TASK_FAILED = "all tasks have ended, and one failed"

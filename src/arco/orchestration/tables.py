@@ -1,7 +1,5 @@
-"""Orchestration's tables. Those of a run are sharded by the run.
-
-Rows of what has finished leave for history after two days: late reports about them
-then meet nothing, and change nothing.
+"""Orchestration's tables. Those of a run are sharded by the run. Rows of finished runs move to
+history after two days: late reports about them change nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +13,8 @@ from servo.contract.manifest import Category
 
 KEPT_HOT = timedelta(days=2)
 RUN_KEYS_KEPT = timedelta(days=30)
+RUN_NAMESPACES = 32
+"""A run of more namespaces does not name them: its row is written for each of its tasks."""
 
 
 class DeploymentRow(Row, frozen=True):
@@ -171,7 +171,7 @@ class RunRow(Row, frozen=True):
     pool: str = ""
     """The engine id, by its name on disk."""
     tasks_held: int = 0
-    """Tasks whose output checks hold back."""
+    """Tasks whose output is held."""
     failed_by: str = ""
     """The task whose checks ended the run."""
     cancelled_by: str = ""
@@ -185,6 +185,9 @@ class RunRow(Row, frozen=True):
     """What caused it, beside `trigger`: for a tick, the schedule and the tick's name."""
     timeout_limit: str = ""
     """The limit that `timeout_s` comes from; empty where it is the run's own."""
+    namespaces: list[str] | None = None
+    """Those of the assets of its tasks. Null where only its tasks tell: while it is being planned,
+    where there are many, and of runs that an earlier version of Arco planned."""
 
     @property
     def engine_id(self) -> str:
@@ -200,6 +203,15 @@ class RunRow(Row, frozen=True):
             + self.tasks_skipped
             + self.tasks_cancelled
         )
+
+
+class RunOrderRow(Row, frozen=True):
+    """What of a run tells whether it is in a list, and where."""
+
+    run_id: str
+    state: RunState
+    created_at: datetime
+    namespaces: list[str] | None = None
 
 
 class TaskRow(Row, frozen=True):
@@ -254,7 +266,7 @@ class TaskRow(Row, frozen=True):
 
 
 class TaskOrderRow(Row, frozen=True):
-    """What of a task tells whether it is in a list, and where."""
+    """The columns of a task that decide whether and where it is in a list."""
 
     run_id: str
     task_id: str
@@ -329,6 +341,7 @@ RUN_REQUESTS = Table(
 RUNS = Table(
     "orchestration", "runs", RunRow, key=["run_id"], history=History("finished_at", KEPT_HOT)
 )
+RUN_ORDER = RUNS.view(RunOrderRow)
 TASKS = Table(
     "orchestration",
     "tasks",

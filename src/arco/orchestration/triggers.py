@@ -15,7 +15,7 @@ MAX_BEFORE: Final = 20
 
 
 def runs_before(snapshot: Snapshot, row: RunRow) -> Iterator[RunRow]:
-    """The runs that led to this one: each made the version that caused the next, the last first."""
+    """The runs that led to this one, the last first: each wrote what caused the next."""
     for _ in range(MAX_BEFORE):
         match = _OF_RUN.search(row.reference) if row.trigger == "materialization" else None
         cause = None if match is None else snapshot.get(RUNS, match[1])

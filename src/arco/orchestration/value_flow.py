@@ -1,6 +1,6 @@
-"""All edges along which values flow down from some columns.
+"""All edges along which values of some columns flow downstream.
 
-A walk by look-ups takes a few of them for each column: right for one asset, and too many for all
+A traversal by lookups needs a few of them for each column: suitable for one asset, too slow for all
 personal columns of a workspace. Here the edges are read once, as columns, and each step is one
 comparison of all of them. Rows of assets with renamed columns, and of sources without an id, are
 turned into nodes one by one: there are few of them.

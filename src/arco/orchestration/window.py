@@ -1,18 +1,18 @@
 """How many tasks may be with the queue or a worker: as many as the live slots need.
 
-What is in the queue cannot be overtaken by what becomes ready later. So the queue holds
-no more than keeps the workers busy until the orchestrator comes round again:
+Tasks that become ready later cannot overtake tasks in the queue. So the queue holds only what keeps
+the workers busy until the orchestrator's next round:
 
 - one waiting task for each slot, so that slots which become free at once all go on;
-- where tasks are short, twice as many as ended from one look to the next.
+- where tasks are short, twice as many as ended in the last round.
 
-Slots are those of workers whose liveness records change. A worker without work has no
-record: until one is seen, a few slots are assumed, and what is seen to run counts as a
-slot too. So the window doubles from one look to the next while slots are idle.
-The workspace's `max_concurrent_tasks` is the upper bound.
+Slots are those of workers whose liveness records change. A worker without work has no record: until
+one is seen, a few slots are assumed, and what is seen to run counts as a slot too. So the window
+doubles in each round while slots are idle. The workspace's `max_concurrent_tasks` is the upper
+bound.
 
-Tasks that take several slots, or memory, wait for workers that are large enough, and others do
-not wait for them. Those that nobody has started take no place of other tasks. How many are sent:
+Tasks that take several slots, or memory, wait for workers that are large enough, and others do not
+wait for them. Those that were not started take no place of other tasks. How many are sent:
 
 - of each weight as many as the live workers have room for, and as many again;
 - of a weight that no live worker is large enough for, a few: one without work may be;
@@ -42,9 +42,9 @@ FEWEST_SLOTS = 2
 UNPLACED = 4
 """Tasks of one weight that are sent although no live worker is large enough."""
 FADING = 0.8
-"""What ended in one look counts for less in each of the next."""
+"""The weight of ended tasks decreases by this factor in each round."""
 ORDINARY = Resources()
-"""One slot, and no memory to speak of."""
+"""One slot, without a memory limit."""
 Weights = Mapping[TaskKey, Resources]
 """Of tasks with the queue or a worker that are not ordinary."""
 _WEIGHTLESS: Weights = {}
@@ -67,7 +67,7 @@ class DispatchWindow:
             self._slots = sum(worker.slots for worker in self._workers)
 
     def forget(self) -> None:
-        """Nobody has looked for so long that what was seen says nothing about now."""
+        """The last observation is too old: forget it."""
         self._slots, self._ended = self._own, {}
         self._workers = []
 
@@ -77,8 +77,7 @@ class DispatchWindow:
         after: Collection[TaskKey],
         weights: Weights = _WEIGHTLESS,
     ) -> None:
-        """What was with the queue or a worker at the last look, and what is now. `weights` are
-        those of the last look."""
+        """The tasks in flight in the last round, and now. `weights` are those of the last round."""
         ended = Counter(weights.get(key, ORDINARY) for key in before if key not in after)
         faded = {weight: count * FADING for weight, count in self._ended.items()}
         largest = {w: max(ended[w], faded.get(w, 0.0)) for w in {*ended, *faded}}
@@ -120,14 +119,14 @@ class DispatchWindow:
 
     def _shares(self, weight: Resources, waiting: Collection[TaskKey], weights: Weights) -> bool:
         """Whether a task fits into what all weights that workers have room for may wait for."""
-        taken = sum(weights[key].cpu for key in waiting if self._room(weights[key]))
+        waiting_cpu = sum(weights[key].cpu for key in waiting if self._room(weights[key]))
         ended = sum(w.cpu * self._ended_of(w) for w in self._ended if w != ORDINARY)
-        return taken + weight.cpu <= self._slots + max(self._slots, 2 * ended)
+        return waiting_cpu + weight.cpu <= self._slots + max(self._slots, 2 * ended)
 
     def _room(self, weight: Resources) -> int:
         """How many tasks of a weight the live workers have room for, if they have no others."""
         if self._own:
-            return max(1, self._own // weight.cpu)  # it takes what is too large alone
+            return max(1, self._own // weight.cpu)  # a task that is too large runs alone
         return sum(room_for(worker, weight) for worker in self._workers)
 
     def _ended_of(self, weight: Resources) -> int:
@@ -163,14 +162,14 @@ def live_workers(
 
 
 def window_size(slots: int, running: int, ended: int) -> int:
-    """`ended` is how many tasks end from one look to the next."""
+    """`ended` is the number of tasks that end in one round."""
     busy = _busy(slots, running)
     return busy + max(busy, 2 * ended)
 
 
 def backfill_window(slots: int, running: int, size: int) -> int:
-    """How much of a window tasks of backfills may take: hardly more than the slots work on, so
-    that others find few of them waiting in the queue."""
+    """The part of a window for tasks of backfills: little more than the slots, so that few of them
+    wait in the queue before others."""
     return max(_busy(slots, running), size // 2) + max(1, size // 10)
 
 

@@ -1,4 +1,4 @@
-"""What checks found. It is derived from what tasks report."""
+"""Events of check results. They are derived from what tasks report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from servo.contract.task import CheckResult
 
 
 class ChecksEvaluated(Payload, frozen=True, kw_only=True):
-    """Derived: an attempt looked at its inputs, its output, or both."""
+    """Derived: the check results of an attempt, on its inputs, its output, or both."""
 
     TYPE: ClassVar[str] = "quality.checks_evaluated"
     asset_id: str
@@ -23,7 +23,7 @@ class ChecksEvaluated(Payload, frozen=True, kw_only=True):
     attempt_id: str
     results: tuple[CheckResult, ...]
     is_reported: bool = False
-    """Whether others have evaluated them: then it does not speak for the asset's other checks."""
+    """Whether others have reported them: then results of other checks stay."""
 
 
 class ChecksRecorded(Payload, frozen=True, kw_only=True):

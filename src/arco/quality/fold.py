@@ -1,8 +1,8 @@
 """Quality's fold: one key for each asset.
 
-Of a partition the newest evaluation by position counts. Checks that it no longer
-has lose their status: an evaluation speaks for all checks of the inputs, and, if
-there is an output, for all of its checks too. One that others report speaks for itself alone.
+Of a partition the newest evaluation by position counts. Checks that it no longer has lose their
+status: an evaluation has all checks of the inputs, and, if there is an output, all of its checks.
+One that others report has only some checks.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from servo.contract.task import CheckResult
 
 
 def check_id(result: CheckResult) -> str:
-    """Tells the checks of an attempt apart.
+    """The id of a check within an attempt.
 
-    An asset may be two inputs, and their parameters have different names; at most one
-    of them is that of the asset, which need not be said.
+    An asset may be two inputs, with different parameters; a parameter with the name of the asset is
+    left out.
     """
     if not result.input:
         return result.name
@@ -59,12 +59,12 @@ def _evaluate(rows: Rows, fact: Fact, evaluated: ChecksEvaluated) -> Iterator[Ch
 
 
 def _forget(rows: Rows, evaluated: ChecksEvaluated) -> Iterator[Change]:
-    """An output that has no checks: the asset has lost those that it had."""
+    """An output without checks: remove the status of earlier checks."""
     before = rows.get(EVALUATIONS, evaluated.asset_id, evaluated.partition)
     if before is not None:
         yield Delete(EVALUATIONS, EVALUATIONS.key_of(before))
-        for gone in sorted({*before.before, *before.after}):
-            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, gone))
+        for check in sorted({*before.before, *before.after}):
+            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, check))
 
 
 def _is_recorded(rows: Rows, evaluated: ChecksEvaluated) -> bool:
@@ -77,8 +77,8 @@ def _summed_up(rows: Rows, fact: Fact, evaluated: ChecksEvaluated) -> Iterator[C
     now = _evaluation(fact, evaluated, before)
     yield Put(EVALUATIONS, now)
     if before is not None:
-        for gone in sorted({*before.before, *before.after} - {*now.before, *now.after}):
-            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, gone))
+        for check in sorted({*before.before, *before.after} - {*now.before, *now.after}):
+            yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, check))
 
 
 def _evaluation(

@@ -1,4 +1,4 @@
-"""Reading what checks found, at one generation."""
+"""Reading check results at one generation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class QualityReader:
         self.snapshot = snapshot
 
     def status(self, asset_id: str, partition_key: str | None = None) -> list[CheckStatusRow]:
-        """How an asset's partitions, or one of them, stand with each check."""
+        """The status of each check, for all partitions of an asset or one of them."""
         if partition_key is not None:
             return self.snapshot.rows(CHECK_STATUS, asset_id, partition_key)
         return self.snapshot.rows(CHECK_STATUS, asset_id)
@@ -34,5 +34,5 @@ class QualityReader:
         )
 
     def of_attempt(self, asset_id: str, attempt_id: str) -> list[CheckResultRow]:
-        """What one attempt found."""
+        """The results of one attempt."""
         return self.snapshot.rows(CHECK_RESULTS, asset_id, attempt_id)

@@ -1,7 +1,7 @@
 """Quality's tables, sharded by the asset, and spread by its partitions or attempts.
 
-Results leave for history after a week, which is long after their run has: a late
-report of it then derives nothing.
+Results move to history after a week, which is long after their run: a late report then derives
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SPREAD = 32
 
 
 class CheckResultRow(Row, frozen=True):
-    """What one attempt found with one check."""
+    """The result of one check in one attempt."""
 
     asset_id: str
     attempt_id: str
@@ -50,7 +50,7 @@ class CheckResultRow(Row, frozen=True):
 
 
 class CheckStatusRow(Row, frozen=True):
-    """How a partition stands with one check: the newest result, and since when."""
+    """The status of one check for a partition: the newest result, and since when."""
 
     asset_id: str
     partition_key: str
@@ -76,7 +76,7 @@ class CheckStatusRow(Row, frozen=True):
 
 
 class EvaluationRow(Row, frozen=True):
-    """The newest evaluation of a partition: how many passed, and which checks there are."""
+    """The newest evaluation of a partition: how many checks passed, and their ids."""
 
     asset_id: str
     partition_key: str
@@ -96,7 +96,7 @@ class EvaluationRow(Row, frozen=True):
 
 
 class CheckTotalsRow(Row, frozen=True):
-    """What a check of an asset has found so far, in all partitions."""
+    """The total results of a check of an asset, in all partitions."""
 
     asset_id: str
     check_id: str

@@ -1,1 +1,1 @@
-"""The API from a program: a typed client, and a workspace that is reached through it."""
+"""Access through the API: a typed client, and a workspace on top of it."""

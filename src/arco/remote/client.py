@@ -5,9 +5,9 @@
             print(run["run_id"])
         client.trigger_run({"selection": ["sales.orders"]})
 
-Methods are those of `Operations`; what the server refuses is raised as an error of `arco.errors`.
-What fails in passing is repeated for a while: reads, and writes too, because each has an
-idempotency key, which its repetitions have as well.
+Methods are those of `Operations`; refusals of the server are raised as errors of `arco.errors`.
+Transient failures are retried for a while: reads, and writes too, because each has an idempotency
+key, which its retries keep.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from arco.storage.http_client import checked_api_url
 from servo.contract.ulid import system_ulids
 
 TIMEOUT_S: Final = 60.0
-"""A server answers a request, or says that it cannot, within half of this."""
+"""A server answers a request, possibly with an error, within half of this."""
 ATTEMPTS: Final = 6
 WAIT_S: Final = 0.25
 """Before the second attempt; before each further one, twice as long."""
@@ -82,7 +82,7 @@ class Client(Operations):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- what operations are made of -----------------------------------------------------
+    # -- the base of operations ----------------------------------------------------------
 
     def _read(self, path: str, query: Mapping[str, Any]) -> Any:
         return msgspec.json.decode(self.send("GET", path, query=query).content)
@@ -117,7 +117,7 @@ class Client(Operations):
         answer = self.send(method, path, query=query, headers=headers, content=content)
         return msgspec.json.decode(answer.content)
 
-    # -- what is no operation like the others --------------------------------------------
+    # -- special requests ----------------------------------------------------------------
 
     def me(self) -> dict[str, Any]:
         """Who the caller is, and what was granted to it."""
@@ -149,8 +149,8 @@ class Client(Operations):
     def events(self, after: int | None = None, **chosen: Any) -> Iterator[dict[str, Any]]:
         """Events of the log as they are committed, without end; `position` is each one's place.
 
-        `type`, `run_id` and `asset` choose. A stream that breaks off is resumed, also while the
-        server is restarted; what is refused is raised.
+        `type`, `run_id` and `asset` are filters. A broken stream is resumed, also after a restart
+        of the server; refusals are raised.
         """
         position, failed = after, 0
         while True:
@@ -172,7 +172,7 @@ class Client(Operations):
             self.clock.sleep(min(MAX_WAIT_S, WAIT_S * 2**failed))
 
     def _check_passing(self, answer: httpx.Response, failed: int) -> None:
-        """Raise what a stream was refused with, unless that may be over at the next attempt."""
+        """Raise the error of a stream, unless it is transient."""
         body = answer.read()
         if answer.status_code not in _PASSING or failed >= self._attempts:
             raise error_of(answer.status_code, body)
@@ -197,7 +197,7 @@ class Client(Operations):
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """An answer that is good. Raises errors of `arco.errors`; repeats what fails in passing."""
+        """A successful answer. Raises errors of `arco.errors`; retries transient failures."""
         url = path if path.startswith(("/api/", "/auth/")) else f"{self._base}{path}"
         attempt = 0
         while True:

@@ -1,4 +1,4 @@
-"""What commands through the API are made of: bodies of requests, and their answers."""
+"""Requests and answers of commands through the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arco.state.tier1 import Acknowledged
 
 
 class CommandApi:
-    """A client, and answers as commands give them."""
+    """A client, and its answers in the form of commands."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

@@ -1,7 +1,7 @@
-"""Commands that are carried out by the API: the same methods, with the caller's permissions there.
+"""Commands that the API executes: the same methods, with the caller's permissions.
 
-What a command reads before (previews, explanations) is read here, over the API's objects. A write
-that has no method here is refused: the store of a workspace behind the API takes none.
+What a command reads before (previews, explanations) is read here, through the API. A write without
+a method here is refused: the store of a workspace behind the API is read-only.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ from servo.contract.task import Influence
 C = TypeVar("C")
 PLAN_FIELDS: Final = ("selection", "exclude", "partitions", "force", "refresh_sources", "config")
 WAIT_S: Final = 0.5
-"""Between looks whether a request was planned."""
+"""Interval of checks whether a request was planned."""
 
 
 def remote_commands(commands: Commands, client: Client, *, is_scoped: bool = False) -> Commands:
-    """The same commands, carried out by the API.
+    """The same commands, executed by the API.
 
-    `is_scoped`: the caller does not see all that plans are made from, and the API makes them.
+    `is_scoped`: the caller does not see everything that plans need, so the API plans.
     """
     for name, kind in _REMOTE.items():
         remote = _over(getattr(commands, name), kind, client)
@@ -103,15 +103,15 @@ def _over(commands: Any, kind: type[C], client: Client) -> C:
 
 
 class RemotePlanner(RunPlanner):
-    """Plans that the server makes, as far as the caller sees them."""
+    """Plans from the server, without what the caller does not see."""
 
     api: CommandApi
 
     def _spec(
         self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
     ) -> PlanSpec:
-        asked = msgspec.to_builtins(request)
-        body = {"request": asked} | ({} if until is None else {"until": iso(until)})
+        document = msgspec.to_builtins(request)
+        body = {"request": document} | ({} if until is None else {"until": iso(until)})
         answer = self.api.client.plan_run(cast(Any, body))
         return msgspec.convert(answer["spec"], PlanSpec)
 
@@ -200,13 +200,22 @@ class RemoteCatalog(CatalogCommands):
         )
 
     def update_column(
-        self, key: AssetKey | str, column: str, *, idempotency_key: str = "", **changes: Any
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
+        **changes: Any,
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
-        body = cast(Any, {"column": column, **body_of(changes)})
-        return self.api.done(
-            self.api.client.update_column(str(key), body, idempotency_key=command), command
+        answer = self.api.client.update_column(
+            str(key),
+            cast(Any, {"column": column, **body_of(changes)}),
+            idempotency_key=command,
+            if_match=if_match(expected_version),
         )
+        return self.api.done(answer, command)
 
     def rename_column(
         self,
@@ -215,6 +224,7 @@ class RemoteCatalog(CatalogCommands):
         new_name: str,
         *,
         reason: str = "",
+        expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
@@ -222,14 +232,25 @@ class RemoteCatalog(CatalogCommands):
             str(key),
             {"column": column, "new_name": new_name, "reason": reason},
             idempotency_key=command,
+            if_match=if_match(expected_version),
         )
         return self.api.done(answer, command)
 
     def drop_column(
-        self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         command = self.api.key(idempotency_key)
-        answer = self.api.client.drop_column(str(key), {"column": column}, idempotency_key=command)
+        answer = self.api.client.drop_column(
+            str(key),
+            {"column": column},
+            idempotency_key=command,
+            if_match=if_match(expected_version),
+        )
         return self.api.done(answer, command)
 
 
@@ -277,10 +298,17 @@ class RemoteGovernance(GovernanceCommands):
         return self.api.done(answer, key)
 
     def drop_term(
-        self, term: str, *, force: bool = False, idempotency_key: str = ""
+        self,
+        term: str,
+        *,
+        force: bool = False,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
     ) -> Acknowledged:
         key = self.api.key(idempotency_key)
-        answer = self.api.client.drop_term(term, force=force, idempotency_key=key)
+        answer = self.api.client.drop_term(
+            term, force=force, idempotency_key=key, if_match=if_match(expected_version)
+        )
         return self.api.done(answer, key)
 
 
@@ -416,7 +444,7 @@ class RemoteOrchestration(OrchestrationCommands):
         engine_id: str = "",
         review: Review = accept,
     ) -> Triggered:
-        """Ask for a run, and wait until an orchestrator has planned it."""
+        """Request a run, and wait until an orchestrator has planned it."""
         _check_engine(engine_id)
         snapshot = self._snapshot()
         world = self._planner.world(snapshot, request.deployments)

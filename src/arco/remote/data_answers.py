@@ -1,7 +1,7 @@
-"""What is known from files that the API does not hand out: it reads them, masks and answers.
+"""Answers from files that the API does not return itself: it reads and masks them.
 
-Of data: first rows, files, comparisons, contracts that are checked, suggestions from samples. Of
-the log: whether the audit log is what it says.
+Of data: first rows, files, comparisons, checks of contracts, suggestions from samples. Of the log:
+the verification of the audit log.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _check_revealed(reveal: bool) -> None:
 
 
 def remote_rows(
-    asked: RemoteAsset,
+    remote: RemoteAsset,
     version: MaterializationRow,
     limit: int,
     columns: Sequence[str],
@@ -66,16 +66,15 @@ def remote_rows(
     if limit > MAX_ROWS:
         raise Invalid(f"the API returns at most {MAX_ROWS} rows", hint=f"give --limit {MAX_ROWS}")
     names = [name.strip() for text in columns for name in text.split(",")]
-    answer = asked.client.preview_data(
-        asked.asset, version=version.materialization_id, limit=limit, columns=names
+    answer = remote.client.preview_data(
+        remote.asset, version=version.materialization_id, limit=limit, columns=names
     )
     table = arrow_table(answer["columns"], answer["rows"])
     return FirstRows(table, answer["masked"], 0, answer["more_columns"])
 
 
 def arrow_table(columns: Sequence[Mapping[str, object]], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Values of JSON as Arrow has them: numbers and dates are of their types again; of what JSON
-    does not tell apart, types are inferred."""
+    """JSON values as Arrow columns: numbers and dates get their types; others are inferred."""
     values = list(zip(*rows, strict=True)) if rows else [() for _ in columns]
     arrays = [_array(each, str(of["type"])) for each, of in zip(values, columns, strict=True)]
     return pa.Table.from_arrays(arrays, names=[str(each["name"]) for each in columns])
@@ -99,16 +98,16 @@ def _array(values: Sequence[Any], kind: str) -> pa.Array:
         return inferred
 
 
-def remote_files(asked: RemoteAsset, version: MaterializationRow, *, reveal: bool) -> FileList:
+def remote_files(remote: RemoteAsset, version: MaterializationRow, *, reveal: bool) -> FileList:
     _check_revealed(reveal)
-    answer = asked.client.list_version_files(
-        asked.asset, version.materialization_id, generation=asked.generation
+    answer = remote.client.list_version_files(
+        remote.asset, version.materialization_id, generation=remote.generation
     )
     return FileList(msgspec.convert(answer["files"], list[FileEntry]), answer["total"])
 
 
 def remote_comparison(
-    asked: RemoteAsset,
+    remote: RemoteAsset,
     versions: tuple[MaterializationRow, MaterializationRow],
     *,
     key: Sequence[str],
@@ -125,13 +124,13 @@ def remote_comparison(
             hint=f"give --examples {MAX_EXAMPLES}",
         )
     before, after = versions
-    answer = asked.client.compare_versions(
-        asked.asset,
+    answer = remote.client.compare_versions(
+        remote.asset,
         before=before.materialization_id,
         after=after.materialization_id,
         key=[name.strip() for text in key for name in text.split(",")],
         examples=examples,
-        generation=asked.generation,
+        generation=remote.generation,
     )
     keys = answer["keys"]
     return VersionComparison(
@@ -143,22 +142,22 @@ def remote_comparison(
 
 
 def remote_contract_report(
-    asked: RemoteAsset, partition: Sequence[str], version: str, *, is_newest: bool
+    remote: RemoteAsset, partition: Sequence[str], version: str, *, is_newest: bool
 ) -> ContractReport:
     """`is_newest`: as of now, not of the generation's time."""
-    answer = asked.client.check_contract(
-        asked.asset,
+    answer = remote.client.check_contract(
+        remote.asset,
         version=version or None,
         partition=partition,
-        generation=None if is_newest else asked.generation,
+        generation=None if is_newest else remote.generation,
     )
     return msgspec.convert(answer, ContractReport)
 
 
-def remote_suggestions(asked: RemoteAsset) -> list[SuggestedColumn]:
+def remote_suggestions(remote: RemoteAsset) -> list[SuggestedColumn]:
     """From names, types and values."""
-    answer = asked.client.suggest_personal_columns(
-        asked.asset, samples=True, generation=asked.generation
+    answer = remote.client.suggest_personal_columns(
+        remote.asset, samples=True, generation=remote.generation
     )
     return msgspec.convert(answer["suggestions"], list[SuggestedColumn])
 

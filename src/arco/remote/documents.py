@@ -2237,6 +2237,7 @@ class RunBodyJson(TypedDict):
     partitions_total: NotRequired[int]
     reference: NotRequired[str]
     timeout_limit: NotRequired[str]
+    namespaces: NotRequired[list[str] | None]
     is_partial: NotRequired[bool]
 
 

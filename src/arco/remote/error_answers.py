@@ -23,7 +23,7 @@ class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def error_of(status: int, body: bytes) -> errors.Error:
-    """The error that the server meant; of an answer of somebody in between, one by its status."""
+    """The error of a server's answer; for other answers, e.g. of a proxy, by the status."""
     try:
         problem = msgspec.json.decode(body, type=ErrorAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Commands about what others know, carried out by the API: imports and reports."""
+"""Commands for imports and reports, executed by the API."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RemoteImports(ImportCommands):
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> Imported:
-        project = read_manifest(manifest)  # a broken file is known here, by its name
+        project = read_manifest(manifest)  # reports a broken file by its name
         body: dict[str, Any] = {
             "manifest": msgspec.Raw(manifest.read_bytes()),
             "namespaces": dict(namespaces or {}),

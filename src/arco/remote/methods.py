@@ -77,7 +77,7 @@ class Operations(ABC):
     def create_deployment(
         self, body: doc.DeployBodyJson, *, idempotency_key: str = ""
     ) -> doc.DeployedBodyJson:
-        """Deploy a manifest and the source that it was made from."""
+        """Deploy a manifest and its source."""
         answer: doc.DeployedBodyJson = self._write(
             "POST", "/deployments", {}, body, idempotency_key
         )
@@ -120,8 +120,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.LimitsBodyJson:
-        """Show the limits of the workspace with their values, what is in use, and whether all
-        dispatch is paused."""
+        """Show the limits of the workspace with values and use, and whether dispatch is paused."""
         answer: doc.LimitsBodyJson = self._read(
             "/limits", {"generation": generation, "as_of": as_of, "as_of_run": as_of_run}
         )
@@ -403,11 +402,16 @@ class Operations(ABC):
         return answer
 
     def update_column(
-        self, asset: str, body: doc.ColumnUpdateBodyJson, *, idempotency_key: str = ""
+        self,
+        asset: str,
+        body: doc.ColumnUpdateBodyJson,
+        *,
+        idempotency_key: str = "",
+        if_match: str = "",
     ) -> doc.ChangedBodyJson:
         """Change the values of a column set by people, including its classification."""
         answer: doc.ChangedBodyJson = self._write(
-            "PATCH", f"/assets/{_quoted(asset)}/columns", {}, body, idempotency_key
+            "PATCH", f"/assets/{_quoted(asset)}/columns", {}, body, idempotency_key, if_match
         )
         return answer
 
@@ -491,7 +495,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         cells: int | None = None,
     ) -> doc.PartitionMapBodyJson:
-        """Show all partitions of an asset as a picture, in their order."""
+        """Show all partitions of an asset as a compact map, in their order."""
         answer: doc.PartitionMapBodyJson = self._read(
             f"/assets/{_quoted(asset)}/partition-map",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "cells": cells},
@@ -507,8 +511,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.PartitionPlaceBodyJson:
-        """Show which partition is at a place of the picture, and its neighbours with equal
-        status."""
+        """Show the partition at a place of the map, and its neighbours with equal status."""
         answer: doc.PartitionPlaceBodyJson = self._read(
             f"/assets/{_quoted(asset)}/partition-map/{_quoted(place)}",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -640,7 +643,7 @@ class Operations(ABC):
     def report_check_results(
         self, asset: str, body: doc.CheckResultsBodyJson, *, idempotency_key: str = ""
     ) -> doc.ReportedBodyJson:
-        """Report what checks of others have found in an asset. They gate nothing."""
+        """Report results of external checks of an asset. They do not gate outputs."""
         answer: doc.ReportedBodyJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/check-results", {}, body, idempotency_key
         )
@@ -695,7 +698,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         table: Sequence[str] | None = None,
     ) -> doc.FilesAnswerJson:
-        """List the files of each table, and the SQL that makes the table of them."""
+        """List the files of each table, and the SQL that combines them into the table."""
         answer: doc.FilesAnswerJson = self._read(
             "/files",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "table": table},
@@ -830,7 +833,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         partition: Sequence[str] | None = None,
     ) -> doc.AssetExplanationBodyJson:
-        """Explain why an asset is stale, failed, blocked, empty, expensive or different."""
+        """Explain why an asset is in its state."""
         answer: doc.AssetExplanationBodyJson = self._read(
             f"/assets/{_quoted(asset)}/explain",
             {
@@ -850,7 +853,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.AssetHealthJson:
-        """Show how healthy an asset is, and why."""
+        """Show the health of an asset, with the reason."""
         answer: doc.AssetHealthJson = self._read(
             f"/assets/{_quoted(asset)}/health",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -881,7 +884,7 @@ class Operations(ABC):
         page_size: int = 100,
         status: Sequence[doc.HealthStatusJson] | None = None,
     ) -> Iterator[doc.AssetHealthJson]:
-        """List how healthy deployed assets are, the worst first."""
+        """List the health of deployed assets, worst first."""
         answer: Iterator[doc.AssetHealthJson] = self._pages(
             "/health",
             {
@@ -917,7 +920,7 @@ class Operations(ABC):
         days: int | None = None,
         asset: str | None = None,
     ) -> doc.CostBodyJson:
-        """Add up what tasks took and cost, of the assets that the caller sees."""
+        """Show the usage and cost of tasks, for the assets that the caller sees."""
         answer: doc.CostBodyJson = self._read(
             "/costs",
             {
@@ -983,7 +986,7 @@ class Operations(ABC):
     def trigger_run(
         self, body: doc.TriggerBodyJson, *, idempotency_key: str = ""
     ) -> doc.RequestedBodyJson:
-        """Ask for a run, which an orchestrator plans and starts."""
+        """Request a run, which an orchestrator plans and starts."""
         answer: doc.RequestedBodyJson = self._write("POST", "/runs", {}, body, idempotency_key)
         return answer
 
@@ -1295,7 +1298,7 @@ class Operations(ABC):
     def create_backfill(
         self, body: doc.BackfillDraftBodyJson, *, idempotency_key: str = ""
     ) -> doc.BackfillBodyJson:
-        """Create a backfill: its partitions are cut into chunks, each of which is a run."""
+        """Create a backfill: its partitions are split into chunks; each chunk is a run."""
         answer: doc.BackfillBodyJson = self._write("POST", "/backfills", {}, body, idempotency_key)
         return answer
 
@@ -1366,7 +1369,7 @@ class Operations(ABC):
         page_size: int = 100,
         stale: bool | None = None,
     ) -> Iterator[doc.SeriesFreshnessJson]:
-        """List how fresh the assets with a freshness policy are."""
+        """List the status of assets with a freshness policy."""
         answer: Iterator[doc.SeriesFreshnessJson] = self._pages(
             "/freshness",
             {
@@ -1417,7 +1420,7 @@ class Operations(ABC):
     def create_api_key(
         self, body: doc.NewKeyBodyJson, *, idempotency_key: str = ""
     ) -> doc.CreatedKeyBodyJson:
-        """Create an API key. Its text is in the answer, and nowhere else."""
+        """Create an API key. Only this response contains it."""
         answer: doc.CreatedKeyBodyJson = self._write("POST", "/keys", {}, body, idempotency_key)
         return answer
 
@@ -1446,7 +1449,7 @@ class Operations(ABC):
     def grant_role(
         self, body: doc.GrantBodyJson, *, idempotency_key: str = ""
     ) -> doc.RoleChangedBodyJson:
-        """Give a role, in place of the one that the subject has there."""
+        """Grant a role. It replaces the role that the subject has in the same place."""
         answer: doc.RoleChangedBodyJson = self._write("POST", "/roles", {}, body, idempotency_key)
         return answer
 
@@ -1780,11 +1783,11 @@ class Operations(ABC):
         return answer
 
     def drop_term(
-        self, term: str, *, force: bool | None = None, idempotency_key: str = ""
+        self, term: str, *, force: bool | None = None, idempotency_key: str = "", if_match: str = ""
     ) -> doc.ChangedBodyJson:
         """Drop a term. Refused while something uses it."""
         answer: doc.ChangedBodyJson = self._write(
-            "DELETE", f"/terms/{_quoted(term)}", {"force": force}, None, idempotency_key
+            "DELETE", f"/terms/{_quoted(term)}", {"force": force}, None, idempotency_key, if_match
         )
         return answer
 
@@ -1820,7 +1823,8 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.SchemaBodyJson:
-        """Show which versions of an asset's schema hold, renamed columns and accepted breaks."""
+        """Show the current and declared schema of an asset, renamed columns and accepted
+        breaks."""
         answer: doc.SchemaBodyJson = self._read(
             f"/assets/{_quoted(asset)}/schema",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -1999,8 +2003,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         page_size: int = 100,
     ) -> Iterator[doc.ReportedOutputBodyJson]:
-        """List outputs of an asset that others have reported in the last 30 days, the newest
-        first."""
+        """List external outputs of an asset reported in the last 30 days, newest first."""
         answer: Iterator[doc.ReportedOutputBodyJson] = self._pages(
             f"/assets/{_quoted(asset)}/reports",
             {
@@ -2020,7 +2023,7 @@ class Operations(ABC):
         as_of_run: str | None = None,
         page_size: int = 100,
     ) -> Iterator[doc.PinBodyJson]:
-        """List pins: generations that are kept, whatever their age. Expired ones, too."""
+        """List pins: generations that are kept regardless of age, including expired pins."""
         answer: Iterator[doc.PinBodyJson] = self._pages(
             "/pins",
             {
@@ -2099,8 +2102,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
     ) -> doc.TaskPlanBodyJson:
-        """Show what was planned for a task: why, its code, its SQL, its configuration, its
-        inputs."""
+        """Show the plan of a task: its reason, code, SQL, configuration and inputs."""
         answer: doc.TaskPlanBodyJson = self._read(
             f"/runs/{_quoted(run_id)}/tasks/{_quoted(task_id)}/plan",
             {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
@@ -2162,7 +2164,7 @@ class Operations(ABC):
     def retry_notification(
         self, notification_id: str, *, idempotency_key: str = ""
     ) -> doc.NotificationRowJson:
-        """Send a notification again that FAILED."""
+        """Retry a FAILED notification."""
         answer: doc.NotificationRowJson = self._write(
             "POST", f"/notifications/{_quoted(notification_id)}/retry", {}, None, idempotency_key
         )
@@ -2187,7 +2189,7 @@ class Operations(ABC):
     def remove_edge(
         self, body: doc.EdgeRefBodyJson, *, idempotency_key: str = ""
     ) -> doc.EdgeAnswerJson:
-        """Remove an edge that somebody has added."""
+        """Remove a manual lineage edge."""
         answer: doc.EdgeAnswerJson = self._write(
             "POST", "/lineage/edges/remove", {}, body, idempotency_key
         )
@@ -2269,8 +2271,7 @@ class Operations(ABC):
     def tick_schedule(
         self, project: str, name: str, *, idempotency_key: str = ""
     ) -> doc.RequestedBodyJson:
-        """Ask for the run that a tick would ask for now. The schedule's own ticks do not
-        change."""
+        """Request the run of a tick now. The schedule's own ticks do not change."""
         answer: doc.RequestedBodyJson = self._write(
             "POST", f"/schedules/{_quoted(project)}/{_quoted(name)}/tick", {}, None, idempotency_key
         )
@@ -2374,7 +2375,7 @@ class Operations(ABC):
     def retry_backfill(
         self, backfill_id: str, *, idempotency_key: str = ""
     ) -> doc.BackfillBodyJson:
-        """Ask again for the chunks that failed or were cancelled."""
+        """Request failed and cancelled chunks again."""
         answer: doc.BackfillBodyJson = self._write(
             "POST", f"/backfills/{_quoted(backfill_id)}/retry", {}, None, idempotency_key
         )
@@ -2392,7 +2393,7 @@ class Operations(ABC):
     def revoke_role(
         self, body: doc.RoleBodyJson, *, idempotency_key: str = ""
     ) -> doc.RoleChangedBodyJson:
-        """Take a role away."""
+        """Revoke a role."""
         answer: doc.RoleChangedBodyJson = self._write(
             "POST", "/roles/revoke", {}, body, idempotency_key
         )
@@ -2422,20 +2423,30 @@ class Operations(ABC):
         return answer
 
     def rename_column(
-        self, asset: str, body: doc.ColumnRenameBodyJson, *, idempotency_key: str = ""
+        self,
+        asset: str,
+        body: doc.ColumnRenameBodyJson,
+        *,
+        idempotency_key: str = "",
+        if_match: str = "",
     ) -> doc.ChangedBodyJson:
         """Rename a column; its id, history and description stay."""
         answer: doc.ChangedBodyJson = self._write(
-            "POST", f"/assets/{_quoted(asset)}/columns/rename", {}, body, idempotency_key
+            "POST", f"/assets/{_quoted(asset)}/columns/rename", {}, body, idempotency_key, if_match
         )
         return answer
 
     def drop_column(
-        self, asset: str, body: doc.ColumnDropBodyJson, *, idempotency_key: str = ""
+        self,
+        asset: str,
+        body: doc.ColumnDropBodyJson,
+        *,
+        idempotency_key: str = "",
+        if_match: str = "",
     ) -> doc.ChangedBodyJson:
         """Drop a column from an asset that no code declares."""
         answer: doc.ChangedBodyJson = self._write(
-            "POST", f"/assets/{_quoted(asset)}/columns/drop", {}, body, idempotency_key
+            "POST", f"/assets/{_quoted(asset)}/columns/drop", {}, body, idempotency_key, if_match
         )
         return answer
 
@@ -2451,7 +2462,7 @@ class Operations(ABC):
     def reject_output(
         self, materialization_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
     ) -> doc.QuarantineRowJson:
-        """Reject a held output for good."""
+        """Reject a held output permanently."""
         answer: doc.QuarantineRowJson = self._write(
             "POST", f"/quarantine/{_quoted(materialization_id)}/reject", {}, body, idempotency_key
         )
@@ -2469,7 +2480,7 @@ class Operations(ABC):
     def quarantine_version(
         self, asset: str, body: doc.QuarantineBodyJson, *, idempotency_key: str = ""
     ) -> doc.QuarantineRowJson:
-        """Put a good version into quarantine, so that it is not read any more."""
+        """Put a good version into quarantine, so that it is no longer read."""
         answer: doc.QuarantineRowJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/quarantine", {}, body, idempotency_key
         )
@@ -2504,14 +2515,14 @@ class Operations(ABC):
     def report_materialization(
         self, asset: str, body: doc.MaterializationBodyJson, *, idempotency_key: str = ""
     ) -> doc.ReportedBodyJson:
-        """Report an output of an asset that others write."""
+        """Report an output of an external asset."""
         answer: doc.ReportedBodyJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/materializations", {}, body, idempotency_key
         )
         return answer
 
     def get_session(self) -> doc.SessionBodyJson:
-        """The caller and its permissions; without a caller, where to log in."""
+        """Return the caller and its permissions; without a caller, the login URL."""
         answer: doc.SessionBodyJson = self._read("/auth/session", {})
         return answer
 
@@ -2523,6 +2534,6 @@ class Operations(ABC):
     def exchange_code(
         self, body: doc.TokenRequestJson, *, idempotency_key: str = ""
     ) -> doc.LoginTokenJson:
-        """Exchange a code, with the verifier of its challenge, for a session's token. Once."""
+        """Exchange a code, with the verifier of its challenge, for a session token, once."""
         answer: doc.LoginTokenJson = self._write("POST", "/auth/token", {}, body, idempotency_key)
         return answer

@@ -1,7 +1,7 @@
-"""A generation of a workspace for who does not see the whole of it: the server is asked for rows.
+"""A generation for callers that do not see all of it: rows are requested from the server.
 
-Readers are the same as over files. What they look up by a key is one request for that key; what was
-asked once is kept. Rows that the caller does not see are not there.
+Readers are the same as for files. A lookup by key is one request; answers are cached. Rows that the
+caller may not see are missing.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class ScopedSnapshot(Snapshot):
         return store.client
 
     def _ask(self, table: Table[Any], select: str, **body: Any) -> RowsAnswer:
-        asked = {"table": str(table), "select": select, **body}
-        key = msgspec.json.encode(asked)
+        query = {"table": str(table), "select": select, **body}
+        key = msgspec.json.encode(query)
         if key not in self._answers:
-            self._answers[key] = self._fetched(table, asked)
+            self._answers[key] = self._fetched(table, query)
         return self._answers[key]
 
-    def _fetched(self, table: Table[Any], asked: dict[str, Any]) -> RowsAnswer:
+    def _fetched(self, table: Table[Any], query: dict[str, Any]) -> RowsAnswer:
         pages: list[pa.Table] = []
         details = RowsDetails()
         while True:
             after = {"after": details.next} if details.next else {}
-            page = self._client.read_rows({**asked, **after}, generation=self.generation)
+            page = self._client.read_rows({**query, **after}, generation=self.generation)
             details = RowsDetails.of(page)
             pages.append(_of_table(table, page))
             if not details.next:

@@ -1,8 +1,8 @@
 """The store of a workspace, read through the API. Nothing can be written to it.
 
-Everything that reads a workspace works over it, as over the store itself: it is given the same
-bytes. Of a caller without the permissions for them, the tables of keys, roles and the audit log
-are not in the manifests.
+All readers of a workspace work with it as with the store itself: objects have the same bytes. Of a
+caller without the permissions for them, the tables of keys, roles and the audit log are not in the
+manifests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from arco.storage import keys, paths
 from arco.storage.port import Mode, Object, ObjectMeta
 
 _OF_THE_STORE: Final = (paths.INBOX, paths.SEGMENTS, paths.REJECTED, "data/")
-"""The API hands out nothing of these: what reads them works on the store."""
+"""The API does not return these: their readers need the store."""
 
 
 class ApiStore:

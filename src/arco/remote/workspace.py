@@ -34,7 +34,7 @@ class RemoteWorkspace(Workspace):
     def __init__(self, client: Client, *, clock: Clock, **settings: Any) -> None:
         self.client = client
         self.is_scoped = not _reads_files(client)
-        """The caller does not see the whole workspace: rows are asked for, not read from files."""
+        """The caller does not see the whole workspace: rows are requested, not read from files."""
         self.snapshots = ScopedSnapshot if self.is_scoped else Snapshot
         super().__init__(ApiStore(client), client.tenant, client.workspace, clock=clock, **settings)
         reading = _ScopedReading if self.is_scoped else _RemoteReading
@@ -81,7 +81,7 @@ class _RemoteReading(Reading):
 
 
 class _NeedsTheStore:
-    """In place of what works on the store itself."""
+    """A placeholder for parts that need the store itself."""
 
     def __getattr__(self, name: str) -> Any:
         refuse()
@@ -95,14 +95,14 @@ class _ScopedReading(Reading):
 
 
 class _ScopedLibrary(Library):
-    """Manifests and plans without what the caller does not see: they have other bytes."""
+    """Manifests and plans without what the caller does not see; their bytes and digests differ."""
 
     def _encoded(self, digest: str) -> bytes:
         return self._store.get(paths.manifest(digest)).data
 
 
 def _reads_files(client: Client) -> bool:
-    """Whether the server hands out the tables' own files, in which all namespaces are."""
+    """Whether the server returns table files, which contain all namespaces."""
     try:
         client.list_stored_objects(prefix=f"{paths.STATE}~")
     except NotFound:

@@ -1,9 +1,8 @@
 """The fold of search: documents and failing partitions, derived by the commit that changes them.
 
-There is no index beside the tables that could be out of step with them. The stages of the
-catalog and of outputs are *watched*: whatever changes rows of an asset, its columns or its code,
-in whichever handler, leads to a fact with the asset's new document. What this costs follows the
-assets that changed.
+There is no separate index that could be inconsistent. The stages of the catalog and of outputs are
+*watched*: every change of an asset, its columns or its code emits a fact with the asset's new
+document. The cost depends on the assets that changed.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class PartitionRecovers(Payload, frozen=True, kw_only=True):
 
 
 def watched(stage: Stage, tables: Sequence[Table[Any]], derive: Derive) -> Stage:
-    """A stage that hands on, too, what `derive` makes of its changes of some tables."""
+    """A stage that also emits the facts that `derive` returns for changes of some tables."""
     watched_tables = frozenset(tables)
 
     def watching(on: On[Any]) -> On[Any]:
@@ -145,7 +144,7 @@ def document_of(
 
 
 def _text(entries: Iterable[str]) -> str:
-    """The same letter is the same bytes, however it was typed."""
+    """Normalised: equal letters have equal bytes."""
     return unicodedata.normalize("NFC", joined(entries))
 
 

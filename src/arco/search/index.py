@@ -1,8 +1,8 @@
 """Documents in memory, as Arrow has them, and DuckDB over them.
 
-Nothing is built that a file would have to hold: the texts are made comparable by one pass over
-their bytes, and a scan finds the words. Only where that finds too little are the words of all
-documents collected, once for each index, to look for what may have been meant.
+No index is stored: the texts are normalised in one pass over their bytes, and a scan finds the
+words. Only if there are few matches, the words of all documents are collected, once for each index,
+to search for similar words.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SearchIndex:
         self._has_vocabulary = False
 
     def know(self, name: str, read: Callable[[], pa.Array]) -> None:
-        """Have the ids of the assets that are so (stale, say), which are read the first time."""
+        """Cache the ids of assets with a property, e.g. stale; they are read the first time."""
         with self._lock:
             if name not in self._states:
                 self._duckdb.register(name, pa.table({"asset_id": read()}))
@@ -140,7 +140,7 @@ class SearchIndex:
 
 
 def edits(phrase: str) -> int:
-    """How many typing errors a phrase may have: short ones would be like anything."""
+    """How many typing errors a phrase may have: none for short ones."""
     return 0 if len(phrase) < 4 else 1 if len(phrase) < 8 else 2
 
 

@@ -90,12 +90,12 @@ def _places(
     for name, (field, label) in FIELDS.items():
         for entry in _entries(document, name):
             text = f"\n {_small(entry)} \n"
-            for how in POINTS[field]:
-                if how == "typo":
+            for kind in POINTS[field]:
+                if kind == "typo":
                     continue
-                at = text.find(PATTERNS[how].format(term.phrase))
+                at = text.find(PATTERNS[kind].format(term.phrase))
                 if at >= 0:
-                    yield _place(field, label, how, entry, at, term, points(field, how, term))
+                    yield _place(field, label, kind, entry, at, term, points(field, kind, term))
                     break
             for other in alternatives:
                 at = text.find(PATTERNS["typo"].format(other.phrase))
@@ -107,7 +107,7 @@ def _places(
 def _place(
     field: Field,
     label: str,
-    how: MatchKind,
+    kind: MatchKind,
     entry: str,
     at: int,
     term: SearchTerm,
@@ -115,9 +115,9 @@ def _place(
     meant: str = "",
 ) -> MatchPlace:
     # What precedes the phrase in the pattern, and the "\n " before the entry.
-    start = at + PATTERNS[how].index("{") - 2
+    start = at + PATTERNS[kind].index("{") - 2
     text, span = _snippet(entry, start, start + len(meant or term.phrase))
-    return MatchPlace(count, SearchMatch(label, how, text, [span], meant))
+    return MatchPlace(count, SearchMatch(label, kind, text, [span], meant))
 
 
 def _snippet(entry: str, start: int, end: int) -> tuple[str, tuple[int, int]]:

@@ -45,11 +45,11 @@ PART_CHARS: Final = 3
 DOTTED_PREFIX: Final = 95
 """Of `sales.ord`: the start of an asset's whole name."""
 WHOLE: Final = {"key": 1_000, "name": 500, "prefix": 250}
-"""What it counts if the query as a whole is the name of an asset, or starts one."""
+"""Points if the whole query is the name of an asset, or the start of one."""
 
 
 class Alternative(Struct, frozen=True):
-    """What somebody may have meant by a term."""
+    """A similar word for a term."""
 
     phrase: str
     distance: int
@@ -184,7 +184,7 @@ def _hows(field: Field, term: SearchTerm) -> list[MatchKind]:
     ]
 
 
-def points(field: Field, how: MatchKind, term: SearchTerm) -> int:
-    if field == "path" and how == "prefix" and "." in term.raw:
+def points(field: Field, kind: MatchKind, term: SearchTerm) -> int:
+    if field == "path" and kind == "prefix" and "." in term.raw:
         return DOTTED_PREFIX
-    return POINTS[field][how]
+    return POINTS[field][kind]

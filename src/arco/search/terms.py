@@ -1,4 +1,4 @@
-"""What somebody searches for: words, phrases in quotes, and filters.
+"""Queries: words, phrases in quotes, and filters.
 
     orders              a word, or the start of one
     customer_id         punctuation between words is as good as any other: customer.id
@@ -88,7 +88,7 @@ def normal(text: str) -> str:
 
 
 def parse(text: str) -> SearchQuery:
-    """Raises Invalid for what is not a query."""
+    """Raises Invalid for an invalid query."""
     if text.count('"') % 2:
         raise Invalid(f"a quote is not closed in {text!r}", hint='write "…" around a phrase')
     terms: list[SearchTerm] = []

@@ -1,4 +1,4 @@
-"""What the audit log calls a command, and which of its fields name the resource.
+"""The action of each command in the audit log, and its fields that name the resource.
 
 By the type of the event, since this package knows no other domain. Every command that the
 program has is listed; a test says so.
@@ -132,7 +132,7 @@ def described(payload: Payload) -> tuple[str, Resource]:
 
 
 def _named(payload: Payload, action: Action) -> str:
-    """Two commands are two actions, by what they say."""
+    """The action of commands that have several."""
     if action.name == "DeployAssets" and getattr(payload, "rollback_of", None):
         return "RollbackDeployment"
     if action.name == "UnquarantinePartition" and not getattr(payload, "approved", True):

@@ -1,7 +1,7 @@
 """API keys as text: `arco_`, the key's id, and a secret of 256 bits.
 
-The text is shown once. What is stored is SHA-256 of the secret: nobody guesses 256 bits, so a
-slow hash would add nothing but time to every request.
+The text is shown once. The store has SHA-256 of the secret: 256 bits cannot be guessed, so a slow
+hash would only add time to every request.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _NOBODY: Final = secret_hash("")
 
 
 def verify_key(key: KeyText, row: ApiKeyRow | None, now: datetime) -> ApiKeyRow:
-    """The row of a key whose secret is right, and that holds now. Raises Unauthenticated.
+    """The row of a valid key with the right secret. Raises Unauthenticated.
 
-    Takes the same time whether or not there is such a key. Only who has the secret learns that
-    the key was revoked or has expired.
+    Takes the same time whether or not there is such a key. Without the secret, a caller does not
+    learn that the key was revoked or has expired.
     """
     stored = _NOBODY if row is None else row.secret_hash
     is_right = hmac.compare_digest(secret_hash(key.secret), stored)

@@ -1,13 +1,13 @@
-"""What a record of the audit log says, and how records are chained.
+"""The records of the audit log, and their hash chain.
 
     hash(n) = SHA-256(hash(n-1) || canonical JSON(what the log says of record n))
     seal(n) = SHA-256(hash(n) || canonical JSON(the whole row n))
 
 The hash is made of what the log holds: position, time, event, actor, origin, request, and the
-outcome with its code. All of that stays the same when a later program folds the log anew, so a
-head that was noted outside can be compared for ever. What this program makes of it (the name of
-the action, the resource, rows before and after) may be told in more detail by a later program;
-the seal covers it, so that a row that was changed by hand is found.
+outcome with its code. All of that stays the same when a later program folds the log anew, so a head
+that was noted outside can be compared for ever. What this program derives (the name of the action,
+the resource, rows before and after) may have more detail in a later program; the seal covers it, so
+that a row that was changed by hand is detected.
 
 There is one chain for each workspace, not for each tenant: a workspace's log is the one place
 in which there is an order, given by its commits. A chain over several workspaces would have to
@@ -31,7 +31,7 @@ from arco.security.events import AccessDenied, SecretRead
 from arco.security.tables import AuditOutcome, AuditRow
 
 GENESIS: Final = ""
-"""What is before the first record."""
+"""The hash before the first record."""
 MAX_VALUE_BYTES: Final = 1_024
 MAX_ENTRIES: Final = 50
 MAX_REQUEST_BYTES: Final = 16 << 10
@@ -39,7 +39,7 @@ MAX_DEPTH: Final = 8
 SECRET: Final = frozenset({"secret_hash"})
 """Fields that no record shows in any form."""
 DIGESTED: Final = frozenset({"payload"})
-"""Fields of which records have the digest alone: what users put there is theirs."""
+"""Fields with data of users, of which records have only the digest."""
 
 replace = msgspec.structs.replace
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -164,10 +164,9 @@ def request_text(payload: Payload) -> str:
 
 
 def given(struct: msgspec.Struct) -> dict[str, Any]:
-    """The fields of a struct that say something: neither unset, nor the default.
+    """The fields of a struct that are neither unset nor the default.
 
-    A field that a later program adds is left out where it says nothing: what is recorded of an
-    old event stays the same.
+    So a field that a later program adds does not change the record of an old event.
     """
     return _given(struct, 0)
 
@@ -236,8 +235,12 @@ def _plain(value: Any, depth: int) -> Any:
             return _entries(value, depth)
         case list() | tuple() | set() | frozenset():
             items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else list(value)
-            kept = [_plain(item, depth + 1) for item in items[:MAX_ENTRIES]]
-            return kept if len(items) <= MAX_ENTRIES else [*kept, _digest(items[MAX_ENTRIES:])]
+            plain_items = [_plain(item, depth + 1) for item in items[:MAX_ENTRIES]]
+            return (
+                plain_items
+                if len(items) <= MAX_ENTRIES
+                else [*plain_items, _digest(items[MAX_ENTRIES:])]
+            )
     return _digest(str(value))
 
 
@@ -250,6 +253,6 @@ def _entries(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _digest(value: Any) -> dict[str, Any]:
-    """What stands for a value that is large, or not ours to show."""
+    """The digest of a value that is large, or must not be shown."""
     data = value.encode() if isinstance(value, str) else _encoder.encode(value)
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}

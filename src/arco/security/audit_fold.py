@@ -1,9 +1,9 @@
 """The fold of the audit log: every command that was admitted, every refusal of the API, and every
 secret that a worker read.
 
-Nothing has to remember to write a record. The stage takes the commands that the log has, what
-was decided about each, and the rows that the stages before it changed on them: those stages are
-*watched*. One key for all, so that the records are chained in the order of the log.
+Records are derived automatically. The stage gets the commands of the log, their outcomes, and the
+rows that the stages before it changed: those stages are *watched*. One key for all, so that the
+records are chained in the order of the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def watched(stage: Stage) -> Stage:
-    """A stage that hands on which rows it changed on a command."""
+    """A stage that also emits which rows it changed on a command."""
 
     def watching(on: On[Any]) -> On[Any]:
         if not on.payload.COMMAND:

@@ -1,4 +1,4 @@
-"""Whether the audit log is what the log says, record by record.
+"""Verifies the audit log against the log, record by record.
 
 1. Each record has the hash of the record before it, its own hash and its own seal.
 2. Each command of the log that was admitted has its record, with the same actor, origin and
@@ -67,7 +67,7 @@ class AuditReport(msgspec.Struct, frozen=True):
     uncovered: int
     """Commands of before the first record: a rebuild records them too."""
     rollbacks: tuple[int, ...]
-    """Positions of rollbacks. Records of what they took back are in the log alone."""
+    """Positions of rollbacks. Records of what they undid are only in the log."""
     problems: tuple[AuditProblem, ...]
 
     @property
@@ -76,7 +76,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
 
 class _Stop(Exception):
-    """There are enough problems."""
+    """Ends the verification: there are enough problems."""
 
 
 class _Verification:
@@ -150,8 +150,8 @@ class _Verification:
         return True
 
     def _forget(self, now: datetime) -> None:
-        kept = {key: at for key, at in self._admitted.items() if at >= now - REMEMBERED}
-        self._admitted = kept
+        recent = {key: at for key, at in self._admitted.items() if at >= now - REMEMBERED}
+        self._admitted = recent
 
     def _compare(self, recorded: Recorded, row: AuditRow) -> None:
         assert recorded.payload is not None

@@ -1,7 +1,7 @@
 """From a bearer token to a caller: API keys of the log, and tokens of the issuer.
 
-Both look at directories of the workspaces that a server has, and at the tenant's own, so that
-a key or a role that was revoked stops counting with the next generation that the server sees.
+Both look at directories of the workspaces that a server has, and at the tenant's own, so that a
+revoked key or role is invalid from the next generation that the server reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DirectorySource(Protocol):
     def name(self) -> str: ...
 
     def directory(self) -> Directory:
-        """Of the newest generation that is at hand; it need not ask the store each time."""
+        """Of a recent generation; it need not read the store each time."""
 
 
 class Directories:
@@ -57,13 +57,13 @@ class KeyAuthenticator:
         now: Callable[[], datetime],
         used: OnUse = lambda source, row: None,
     ) -> None:
-        """`used` is told of each use; it does no I/O (`KeyUsage.note`)."""
+        """`used` is called for each use; it does no I/O (`KeyUsage.note`)."""
         self._directories = directories
         self._now = now
         self._used = used
 
     def caller(self, token: str) -> Caller | None:
-        """Who a key is; None for what is no key. Raises Unauthenticated for one that is wrong."""
+        """The caller of a key; None for other texts. Raises Unauthenticated for an invalid key."""
         key = parse_key(token)
         if key is None:
             return None
@@ -96,7 +96,7 @@ class OidcAuthenticator:
         self._directories = directories
 
     def caller(self, token: str) -> Caller | None:
-        """Who a token is; None for what is none. Raises Unauthenticated for one that is wrong."""
+        """The caller of a token; None for other texts. Unauthenticated for an invalid one."""
         if token.count(".") != 2:
             return None
         return self.identified(self._verifier.verify(token))

@@ -22,7 +22,7 @@ def check_gift(
     """
     for namespace in namespaces:
         allowed = permissions_of(role, namespace)
-        given = allowed if scopes is None else allowed & scopes
+        granted = allowed if scopes is None else allowed & scopes
         where = f"the namespace {namespace}" if namespace else "the workspace"
         own = caller.permissions(namespace or None)
         if needed not in own:
@@ -30,7 +30,7 @@ def check_gift(
                 f"you may not grant roles or create keys in {where}",
                 hint=f"ask somebody who has {needed} there",
             )
-        if missing := sorted(given - own):
+        if missing := sorted(granted - own):
             raise Denied(
                 f"you may not grant the role {role} in {where}: you do not have {missing[0]} there",
                 hint="grant a role that you have yourself",

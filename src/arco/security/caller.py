@@ -1,8 +1,8 @@
 """The caller of one request: an identity that was verified, and what it was granted.
 
-Whoever verifies a token or a key makes a `Caller`, once for each request; everything after that
-asks it. A caller is *at* a workspace: `may` counts only the grants that hold there, and a caller
-that is at none may do nothing.
+Authentication creates a `Caller`, once for each request; everything after that uses it. A caller is
+*at* a workspace: `may` counts only the grants that hold there, and a caller that is at none may do
+nothing.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Scope(msgspec.Struct, frozen=True, order=True):
             )
 
     def within(self, tenant: str, workspace: str) -> bool:
-        """Whether a grant here says anything about that workspace."""
+        """Whether a grant here concerns that workspace."""
         return self.tenant == tenant and self.workspace in ("", workspace)
 
     def contains(self, other: Scope) -> bool:
-        """Whether a grant here holds everywhere that a grant there does."""
+        """Whether a grant here is valid everywhere that a grant there is."""
         return (
             self.tenant == other.tenant
             and self.workspace in ("", other.workspace)
@@ -69,7 +69,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[Permission] | None = None
     """What a key is narrowed to. None: all that its roles may do."""
     until: datetime | None = None
-    """When the key or the token ends that proved it. None: it does not."""
+    """When its key or token expires. None: never."""
     request_id: str = ""
     address: str = ""
     user_agent: str = ""
@@ -82,14 +82,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def actor(self) -> str:
-        """What the log calls the caller."""
+        """The name of the caller in the log."""
         if self.kind == "local":
             return self.name or self.id
         return f"{self.kind}:{self.email or self.id}"
 
     @property
     def origin(self) -> Origin | None:
-        """What events that the caller causes say of the request; None for local ones."""
+        """The origin of events that the caller causes; None for local ones."""
         if self.kind == "local" and not self.request_id:
             return None
         return Origin(

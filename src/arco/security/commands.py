@@ -37,7 +37,7 @@ MAX_NAMESPACES = 1_000
 
 class NewKey(msgspec.Struct, frozen=True):
     text: KeyText
-    """The only time that anybody sees it."""
+    """Shown only once."""
     row: ApiKeyRow
     generation: int
 
@@ -96,7 +96,7 @@ class SecurityCommands:
         return NewKey(text, row, done.generation)
 
     def revoke_key(self, key: str, *, reason: str = "", idempotency_key: str = "") -> Acknowledged:
-        """From the next generation on nobody is let in by a key. It stays in lists."""
+        """Revoke a key from the next generation on. It stays in lists."""
         row = SecurityReader(self._core.snapshot()).key(key)
         for namespace in row.namespaces or [""]:
             if not self._caller.may(Permission.KEYS_MANAGE, namespace or None):

@@ -1,8 +1,8 @@
-"""What the API says in the audit log of calls that it refused, within bounds.
+"""Records refused API calls in the audit log, within bounds.
 
-Whoever is refused a million times must not be able to fill the log: equal refusals within a
-minute are one fact with a count, and a minute has at most so many facts. Those past that are
-counted in one more.
+A caller that is refused a million times must not fill the log: equal refusals within a minute are
+one fact with a count, and a minute has at most so many facts. Those past that are counted in one
+more.
 """
 
 from __future__ import annotations

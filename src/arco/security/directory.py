@@ -1,7 +1,7 @@
 """Keys, role bindings and ended sessions of one workspace, looked up by id and by subject.
 
-One index for each state of the tables. All are small: what a request costs does not depend
-on how many there are, and a generation that changed none costs nothing.
+One index for each state of the tables. All are small: the cost of a request does not depend on
+their number, and a generation without changes costs nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tokens of an OpenID Connect issuer: who it says that somebody is, if the token holds.
+"""Verifies tokens of an OpenID Connect issuer.
 
-A token names its algorithm and its key. It is believed about neither: the algorithm must be one
-that the settings allow and that its key is for, and keys come from the issuer's own address
-alone. Headers that bring a key along (`jwk`, `jku`, `x5c`, `x5u`) are ignored.
+A token names its algorithm and its key. Neither is trusted: the algorithm must be one that the
+settings allow and that its key is for, and keys come from the issuer's own address alone. Headers
+that bring a key along (`jwk`, `jku`, `x5c`, `x5u`) are ignored.
 
 Keys rotate. A `kid` that is not in the set has it fetched again, at most once in a while, so
 that made-up ids do not turn callers into requests to the issuer. While the issuer does not
@@ -43,7 +43,7 @@ STALE_S: Final = 86_400.0
 
 
 class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token says that holds."""
+    """The identity in a valid token."""
 
     issuer: str
     subject: str
@@ -126,7 +126,7 @@ def _get(url: str) -> Mapping[str, Any]:
         with open_url(url, FETCH_TIMEOUT_S) as answer:
             raw = answer.read(MAX_DOCUMENT_BYTES + 1)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unavailable(f"{url} did not answer: {error}") from None
+        raise Unavailable(f"{url} did not respond: {error}") from None
     try:
         document = json.loads(raw) if len(raw) <= MAX_DOCUMENT_BYTES else None
     except (ValueError, RecursionError):
@@ -139,7 +139,7 @@ def _get(url: str) -> Mapping[str, Any]:
 class KeySet:
     """The issuer's keys, by id; fetched when they are needed, by one thread at a time.
 
-    Whoever has a key that holds does not wait for another thread's fetch.
+    A thread with a valid key does not wait for another thread's fetch.
     """
 
     def __init__(self, source: JwksSource, clock: Clock, algorithms: tuple[str, ...]) -> None:
@@ -164,7 +164,7 @@ class KeySet:
             key = self._keys.get((kid, algorithm))
         if self._age() > STALE_S:
             raise Unavailable(
-                "the issuer's keys cannot be fetched", hint="look at the issuer, then retry"
+                "the issuer's keys cannot be fetched", hint="check the issuer, then retry"
             )
         if key is None:
             raise Unauthenticated("the token is signed with an unknown key")
@@ -295,7 +295,7 @@ class TokenVerifier:
             raise Unauthenticated("the token was issued in the future; check the clocks")
 
     def _check_purpose(self, header: Mapping[str, Any], claims: Mapping[str, Any]) -> None:
-        """An ID token tells a client who logged in. It is no key to an API."""
+        """Refuse ID tokens: they are for clients, not for an API."""
         kind = str(header.get("typ", "")).lower().removeprefix("application/")
         if self._settings.require_access_token and kind != "at+jwt":
             raise Unauthenticated("the token is not an access token (typ at+jwt)")

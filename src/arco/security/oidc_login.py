@@ -116,10 +116,10 @@ class OidcLogin:
                 raw = answer.read(MAX_DOCUMENT_BYTES + 1)
         except urllib.error.HTTPError as error:
             if error.code >= 500:
-                raise Unavailable(f"the issuer answered {error.code}") from None
-            raise Unauthenticated("the issuer does not accept the login", hint="again") from None
+                raise Unavailable(f"the issuer responded with {error.code}") from None
+            raise Unauthenticated("the issuer refused the login", hint="log in again") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unavailable(f"the issuer did not answer: {error}") from None
+            raise Unavailable(f"the issuer did not respond: {error}") from None
         try:
             document = json.loads(raw) if len(raw) <= MAX_DOCUMENT_BYTES else None
         except (ValueError, RecursionError):

@@ -1,11 +1,11 @@
 """Sessions of people who have logged in: sealed texts that browsers and command lines hold.
 
-A server keeps nothing: what the issuer said of somebody, an id and an end are encrypted and
-authenticated (AES-256-GCM) with a key that all servers of a store have. Roles are looked up with
-each request, so they count from the next generation on; groups and names are those of the login.
-Logging out appends the session's id to the log, and every server refuses it from its next look on.
+A server stores nothing: the issuer's claims, an id and an end are encrypted and authenticated
+(AES-256-GCM) with a key that all servers of a store have. Roles are looked up with each request, so
+they count from the next generation on; groups and names are those of the login. Logging out appends
+the session's id to the log, and every server refuses it from its next read on.
 
-The key is one of its own: whoever may sign tasks must not be able to make sessions.
+It is a separate key, so that the key for tasks cannot create sessions.
 """
 
 from __future__ import annotations

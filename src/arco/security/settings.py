@@ -113,7 +113,7 @@ def _check(settings: AuthSettings, where: str) -> None:
         if not settings.audience:
             raise Invalid(
                 f"{where}: an issuer needs an audience",
-                hint="name the API as the issuer does; without it any token of the issuer counts",
+                hint="give the name of the API at the issuer; without it any token is accepted",
             )
     if settings.jwks_url:
         check_url(settings.jwks_url, f"{where}: jwks_url")

@@ -74,7 +74,7 @@ class TokenFile:
             raise Invalid(f"{self.path} cannot be read", hint=hint) from None
 
     def _write(self, tokens: _Tokens) -> None:
-        """Whole, or not at all; never readable by others, not even for a moment."""
+        """Atomically; never readable by others, not even for a moment."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(prefix=".tokens-", dir=self.path.parent)  # mode 0600
         try:

@@ -51,7 +51,7 @@ class RoleBindingRow(Row, frozen=True):
 
 
 class EndedSessionRow(Row, frozen=True):
-    """A session that was ended before its time. The row goes when that time has come."""
+    """A session that was ended before its expiry. The row is deleted at its expiry."""
 
     scope: str
     """One value: all rows are looked at together."""
@@ -124,5 +124,5 @@ AUDIT = Table(
     key=["record_id"],
     history=History("recorded_at", KEPT_HOT),
 )
-"""A new record sorts after all others: no file is read to see that it is new."""
+"""A new record sorts after all others, so no file is read to check that it is new."""
 AUDIT_HEAD = Table("security", "audit_head", AuditHeadRow, key=["chain"])

@@ -1,7 +1,7 @@
-"""Which namespaces of one workspace a caller sees.
+"""The namespaces of one workspace that a caller sees. Computed once for each request.
 
-Worked out once for each request. Readers take it as an argument, so that a list, a count, a
-search or a walk of the lineage cannot forget it. What is not seen does not exist for the caller.
+Readers take it as an argument, so that a list, a count, a search or a traversal of lineage cannot
+forget it. Hidden objects do not exist for the caller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Visible(msgspec.Struct, frozen=True):
     """All namespaces of a workspace, or some of them."""
 
     namespaces: frozenset[str] | None = frozenset()
-    """None: all of them, those of tomorrow included."""
+    """None: all of them, including later ones."""
 
     @property
     def all(self) -> bool:

@@ -2,9 +2,9 @@
 
     python -m arco.spark.archive
 
-runs a small workload with `-XX:ArchiveClassesAtExit` and puts the archive into the
-user's cache (some 170 MB), under a name made of the Java and the PySpark that it is
-for. A JVM that finds it no longer fits says nothing and starts without it.
+runs a small workload with `-XX:ArchiveClassesAtExit` and puts the archive into the user's cache
+(some 170 MB), under a name made of the Java and the PySpark that it is for. A JVM for which it does
+not fit any more starts without it, and without a message.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find_java(env: Mapping[str, str]) -> Path | None:
 
 
 def java_version(java: Path) -> str:
-    """What a `java` says of its version, such as 17.0.2; empty if it cannot be started."""
+    """The version that a `java` prints, such as 17.0.2; empty if it cannot be started."""
     try:
         done = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=30, check=False

@@ -1,8 +1,8 @@
-"""The frames that a task has cached, to be forgotten with it.
+"""The frames that a task has cached, to be removed from the cache after it.
 
-What is cached belongs to all sessions, and a worker may never be without tasks. So the
-frames' own `cache`, `persist` and `unpersist` are wrapped, once, and noted by their
-session. `CACHE TABLE` has no frame: what it caches goes when nobody works.
+Cached data belongs to all sessions, and a worker may always have tasks. So the frames' own `cache`,
+`persist` and `unpersist` are wrapped, once, and recorded by session. `CACHE TABLE` has no frame:
+what it caches is removed when no task runs.
 """
 
 from __future__ import annotations

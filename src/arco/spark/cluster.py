@@ -1,10 +1,10 @@
-"""Whether the cluster behind a driver is lost: jobs wait, and nobody works on them.
+"""Whether the cluster behind a driver is lost: jobs wait without executors.
 
-A standalone master that restarts does not know the applications of the one before, and has
-their executors ended. The driver keeps waiting for new ones, for ever, and says nothing.
+A standalone master that restarts does not know the applications of the one before, and has their
+executors ended. The driver waits for new ones for ever, without a message.
 
-No executor is nothing unusual while no job waits, while a cluster starts the first ones, and
-while a cluster with dynamic allocation starts them again. So the patience differs.
+It is normal that there is no executor while no job waits, while a cluster starts the first ones,
+and while a cluster with dynamic allocation starts them again. So the timeout differs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Activity(NamedTuple):
-    """What a driver has at one moment."""
+    """The executors and jobs of a driver at one moment."""
 
     executors: int
     """Without the driver itself."""
@@ -22,7 +22,7 @@ class Activity(NamedTuple):
 
 
 class ClusterWatch:
-    """Of one driver. Not for several threads at once."""
+    """Watches one driver. Not thread-safe."""
 
     def __init__(self, *, lost_s: float, first_s: float, dynamic: bool = False) -> None:
         self._lost_s = lost_s
@@ -37,7 +37,7 @@ class ClusterWatch:
         return self._lost_s if self._seen and not self._dynamic else self._first_s
 
     def is_lost(self, activity: Activity, now: float) -> bool:
-        """To be asked again and again; `now` is monotonic."""
+        """To be called repeatedly; `now` is monotonic."""
         if activity.executors > 0:
             self._seen = True
         if activity.executors > 0 or activity.jobs == 0:

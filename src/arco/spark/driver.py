@@ -1,7 +1,7 @@
-"""A running Spark: a JVM of our own, or a Connect server that somebody else runs.
+"""A running Spark: a JVM of our own, or an external Connect server.
 
 PySpark keeps its JVM in class attributes and expects it to outlive the process. When
-it dies all of these point to a dead connection, so `bury` clears them; then the next
+it dies all of these point to a dead connection, so `forget_jvm` clears them; then the next
 session starts a new JVM. UDFs that modules keep hold a Java object as well.
 
 A *scope* is what one task has of it: a session with views and settings of its own,
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from arco.spark import cached
 from arco.spark.cluster import Activity, ClusterWatch
 from arco.spark.metrics import SparkUsage, StageProgress, StatusStore, TaskStatus
-from arco.spark.session import bury, start
+from arco.spark.session import forget_jvm, start
 from arco.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 WATCH_S: Final = 1.0
-"""How often the JVM is asked for its executors, at most."""
+"""Minimum interval between queries for the executors, in seconds."""
 END_S: Final = 5.0
-"""How long a JVM that was told to end may take."""
+"""How long a JVM may take to end."""
 CONNECT_RETRIES: Final = 5
 """With pauses that grow: some seventeen seconds in all."""
 
@@ -73,25 +73,25 @@ class Driver(Protocol):
     def alive(self) -> bool: ...
 
     def cluster_lost(self) -> str:
-        """Why its cluster is lost; empty while it is not, or where nobody can say."""
+        """Why its cluster is lost; empty if it is not, or if that is unknown."""
 
     def exit_status(self) -> int | None: ...
 
     @property
     def lost_because(self) -> str:
-        """Why it is gone, as far as whoever holds it knows."""
+        """Why it has ended, as far as its owner knows."""
 
     def open(self, plan: ScopeOptions) -> TaskScope: ...
 
-    def rest(self) -> None: ...
+    def clear_cache(self) -> None: ...
 
     def stop(self) -> None: ...
 
     def discard(self) -> None:
-        """End what nobody shall use any more, and does not answer perhaps. Never waits."""
+        """End a driver that is not used any more and may not answer. Never waits."""
 
     def end(self) -> None:
-        """Stop for good: nothing of it is left when this returns."""
+        """Stop for good: its JVM has ended when this returns."""
 
 
 def keep_alive(spark: Any) -> Any:
@@ -122,7 +122,7 @@ class JvmDriver:
         self._process = gateway.proc
         self.cores = int(self._context.defaultParallelism)
         self.store = StatusStore(self._context)
-        # When the JVM dies this server prints a traceback; that it died is told elsewhere.
+        # When the JVM dies this server prints a traceback; its death is reported elsewhere.
         server: Any = self._context._accumulatorServer
         server.handle_error = lambda *_: None
         self._watch = None if settings.local else _watch(settings)
@@ -137,7 +137,7 @@ class JvmDriver:
         return int(parameters.port), str(parameters.auth_token)
 
     def cancel(self, tags: Iterable[str]) -> None:
-        """End the jobs of a task whose process is gone."""
+        """Cancel the jobs of a task whose process has ended."""
         _cancel_jobs(self._context, tags)
 
     @property
@@ -149,7 +149,7 @@ class JvmDriver:
         return None if self._process is None else self._process.poll()
 
     def alive(self) -> bool:
-        """Whether the JVM is there, and its context was not stopped, by a lost master or a user."""
+        """Whether the JVM runs, and neither a lost master nor user code stopped its context."""
         java = self._context._jsc
         if java is None or self._discarded or self.exit_status() is not None:
             return False
@@ -159,7 +159,7 @@ class JvmDriver:
             return False
 
     def cluster_lost(self) -> str:
-        """Asks the JVM at most once in a second, whoever asks."""
+        """Queries the JVM at most once per second, for all callers."""
         watch, now = self._watch, time.monotonic()
         if watch is None or self._discarded:
             return ""
@@ -179,14 +179,14 @@ class JvmDriver:
     def open(self, plan: ScopeOptions) -> JvmScope:
         return JvmScope(self, plan)
 
-    def rest(self) -> None:
-        """Nobody works: forget all that is cached. It belongs to all sessions."""
+    def clear_cache(self) -> None:
+        """No task runs: clear the cache, which belongs to all sessions."""
         self.base.catalog.clearCache()
 
     def stop(self) -> None:
         """Stop the context. The JVM stays, for the next one in this process."""
         if not self.alive():
-            bury()
+            forget_jvm()
             self.discard()
             return
         jvm = self._context._jvm
@@ -194,24 +194,24 @@ class JvmDriver:
         _forget_conf(jvm)
 
     def discard(self) -> None:
-        """End the JVM. What waits for an answer from it is told that there will be none."""
+        """End the JVM. Calls that wait for its answer fail."""
         self._discarded = True
         if self._process is not None:
             threading.Thread(target=self._end_process, name="spark-end", daemon=True).start()
 
     def end(self) -> None:
-        """A JVM that does not answer, as in an endless collection of garbage, is killed."""
+        """A JVM that does not answer, e.g. during an endless garbage collection, is killed."""
         _within(END_S, self._stop_if_alive)
         self._discarded = True
         self._end_process()
-        bury()
+        forget_jvm()
 
     def _stop_if_alive(self) -> None:
         if self.alive():
             self.stop()
 
     def _end_process(self) -> None:
-        """With time for the JVM to remove its temporary files, but not much."""
+        """Gives the JVM a short time to remove its temporary files."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -224,7 +224,7 @@ class JvmDriver:
 
 
 def _within(seconds: float, act: Callable[[], None]) -> None:
-    """Act, and wait so long for it at most. That it failed is not told."""
+    """Call `act` and wait at most this long. Its errors are ignored."""
 
     def quietly() -> None:
         with contextlib.suppress(Exception):
@@ -307,7 +307,7 @@ def _cancel_jobs(context: Any, tags: Iterable[str]) -> None:
 
 
 def _hang_up(gateway: Any) -> None:
-    """Close this thread's connection; the next call makes another."""
+    """Close this thread's connection; the next call opens another."""
     client = gateway._gateway_client
     connection = client.get_thread_connection()
     if connection is not None:
@@ -317,7 +317,7 @@ def _hang_up(gateway: Any) -> None:
 
 
 def _forget_conf(jvm: Any) -> None:
-    """What one context was given are system properties, and would be the next one's too."""
+    """Remove the system properties of one context: the next one would have them too."""
     system = jvm.java.lang.System
     for name in list(system.getProperties().stringPropertyNames()):
         if name.startswith("spark."):
@@ -342,7 +342,7 @@ class ConnectDriver:
         return not self.base.is_stopped
 
     def cluster_lost(self) -> str:
-        return ""  # the server has a cluster of its own, and a client cannot ask for it
+        return ""  # the server has its own cluster, which a client cannot query
 
     def exit_status(self) -> int | None:
         return None
@@ -350,7 +350,7 @@ class ConnectDriver:
     def open(self, plan: ScopeOptions) -> ConnectScope:
         return ConnectScope(self.base, plan._replace(conf={**self._conf, **plan.conf}))
 
-    def rest(self) -> None:
+    def clear_cache(self) -> None:
         pass
 
     def stop(self) -> None:
@@ -366,7 +366,7 @@ class ConnectDriver:
 
 
 def _give_up_sooner(session: Any) -> None:
-    """After seconds, not ten minutes, without a server: what then fails is tried again."""
+    """Fail after seconds, not ten minutes, without a server: the attempt is retried."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_RETRIES)])

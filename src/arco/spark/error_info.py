@@ -1,12 +1,11 @@
-"""Spark's errors in a person's words: what is wrong, where, and what to do about it.
+"""Translates Spark's errors: what is wrong, where, and what to do about it.
 
-Spark says most things with a *condition* (`UNRESOLVED_COLUMN.WITH_SUGGESTION`) and an
-SQLSTATE, as text that looks the same from the JVM, from a Connect server, and inside of
-a stack trace: `[CONDITION] Words. SQLSTATE: 42703`, then the plan. So an error is first
-taken apart into `Parts`, and the tables below decide; the first line that fits does.
-For what has no condition (a lost executor, a Python worker that crashed) the class of
-the Java exception decides, or, where there is nothing else, the words; those of an error
-that has a condition never do.
+Spark says most things with a *condition* (`UNRESOLVED_COLUMN.WITH_SUGGESTION`) and an SQLSTATE, as
+text that looks the same from the JVM, from a Connect server, and inside of a stack trace:
+`[CONDITION] Words. SQLSTATE: 42703`, then the plan. So an error is first parsed into `Parts`, and
+the first matching line of the tables below decides. Without a condition (a lost executor, a Python
+worker that crashed) the class of the Java exception decides, or else the words of the message; they
+never decide for an error with a condition.
 
 Nothing here raises, and nothing needs the JVM to be alive.
 """
@@ -29,7 +28,7 @@ _MAX_CAUSES: Final = 12
 
 
 class SparkFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure, understood."""
+    """A translated failure."""
 
     category: Category
     code: str
@@ -51,14 +50,12 @@ class SparkFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The Python file, and line, of a UDF or of the expression that failed."""
     line: int = 0
     details: str = ""
-    """A few lines more, for those who want them; never a Java stack.
-
-    Lines are whole: who shows them redacts them before cutting them.
+    """More lines, never a Java stack. Lines are complete: they are redacted before they are cut.
     """
 
 
 class Parts(NamedTuple):
-    """An error, taken apart."""
+    """The parts of an error."""
 
     exception: str
     text: str
@@ -169,7 +166,7 @@ _JAVA: Final[dict[str, Verdict]] = {
     "InterruptedException": _CANCELLED,
     "TaskKilledException": _CANCELLED,
 }
-# Where Spark has nothing but words.
+# By words of the message, where there is nothing else.
 _WORDS: Final[tuple[tuple[re.Pattern[str], Verdict], ...]] = (
     (re.compile(r"ExecutorLostFailure|executor \S+ exited|Lost executor|FetchFailed\("), _LOST),
     (
@@ -208,7 +205,7 @@ _EXITS: Final[dict[int, str]] = {
 
 
 def translate(error: BaseException, versions: Collection[str] = ()) -> SparkFailure | None:
-    """The error in words, or None if it is not Spark's. Never raises.
+    """The translated error, or None if it is not Spark's. Never raises.
 
     `versions` are the ids of the materializations that the task reads.
     """
@@ -217,25 +214,25 @@ def translate(error: BaseException, versions: Collection[str] = ()) -> SparkFail
             return driver_lost(error)
         parts = _parts(error)
         return None if parts is None else judge(parts, versions)
-    except Exception:  # an error about an error helps nobody
+    except Exception:  # a failure of the translation is ignored
         return None
 
 
 def driver_lost(
     error: BaseException, exit_status: int | None = None, cluster: str = ""
 ) -> SparkFailure:
-    """What to say when the driver went away under a task.
+    """The failure of a task whose driver has ended.
 
-    `cluster` is why it was given up, if its cluster was lost.
+    `cluster` is the reason, if its cluster was lost.
     """
-    how, what, verdict = cluster, "cluster", _CLUSTER_LOST
+    cause, what, verdict = cluster, "cluster", _CLUSTER_LOST
     if not cluster:
         what, verdict = "driver", _DRIVER_LOST
-        how = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
+        cause = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
     return SparkFailure(
         category=verdict.category,
         code=verdict.code,
-        message=f"Spark's {what} was lost while the task ran" + (f": {how}" if how else ""),
+        message=f"Spark's {what} was lost while the task ran" + (f": {cause}" if cause else ""),
         hint=verdict.hint,
         exception=type(error).__name__,
         details=f"{type(error).__name__}: {_message(error)}",
@@ -275,7 +272,7 @@ def _is_cut(error: BaseException) -> bool:
 
 
 def _unavailable(error: BaseException) -> bool:
-    """A Connect server that is not there: the status of the call is all there is to tell."""
+    """A Connect server that does not answer: only the status of the call is known."""
     text = _message(error)
     return "connect" in type(error).__module__ and (
         "StatusCode.UNAVAILABLE" in text or "RETRIES_EXCEEDED" in text
@@ -333,7 +330,7 @@ def _java_parts(error: Any) -> Parts:
 
 
 def _causes(java: Any) -> tuple[tuple[str, str], ...]:
-    """Reads across the connection, which may break at any moment."""
+    """Reads from the JVM; the connection may break at any moment."""
     causes: list[tuple[str, str]] = []
     with contextlib.suppress(Exception):
         while java is not None and len(causes) < _MAX_CAUSES:
@@ -343,7 +340,7 @@ def _causes(java: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _message(error: BaseException) -> str:
-    """Its text. Asking one from the JVM for it calls the JVM, which may be gone."""
+    """The message. For errors of the JVM this calls the JVM, which may have ended."""
     described = getattr(error, "_desc", None)
     if isinstance(described, str):
         return _without_stack(described)
@@ -352,8 +349,8 @@ def _message(error: BaseException) -> str:
 
 def _without_stack(text: str) -> str:
     text = text.partition("\n\nJVM stacktrace:")[0].partition("\nDriver stacktrace:")[0]
-    kept = [line for line in text.splitlines() if not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
-    return "\n".join(kept).strip()
+    lines = [line for line in text.splitlines() if not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
+    return "\n".join(lines).strip()
 
 
 def _quietly(read: Callable[[], Any]) -> Any:
@@ -392,12 +389,12 @@ def _context(error: Any) -> tuple[int | None, int | None, tuple[str, int]]:
 
 
 def judge(parts: Parts, versions: Collection[str] = ()) -> SparkFailure:
-    """What the parts of an error come to. Pure."""
+    """The failure that the parts of an error describe. Pure."""
     if parts.condition.startswith("PYTHON_EXCEPTION") or "Traceback (most" in parts.text:
         return _python_failure(parts)
     verdict = _verdict(parts)
     if verdict is _NO_PATH:
-        verdict = _whose_path(parts, versions)
+        verdict = _path_owner(parts, versions)
     suggestions = _suggestions(parts)
     sql_line, sql_column = _position(parts.text)
     words = _words(parts)
@@ -435,7 +432,7 @@ def _verdict(parts: Parts) -> Verdict:
     return Verdict(category, code, hint or "correct the code; the traceback shows where")
 
 
-def _whose_path(parts: Parts, versions: Collection[str]) -> Verdict:
+def _path_owner(parts: Parts, versions: Collection[str]) -> Verdict:
     """An input's: folders of versions have their ids as names. Spark's own, or the code's."""
     texts = "\n".join((parts.text, *(text for _, text in parts.causes)))
     if any(f"/{id}" in texts for id in versions):
@@ -444,9 +441,9 @@ def _whose_path(parts: Parts, versions: Collection[str]) -> Verdict:
 
 
 def _unconditional(parts: Parts) -> str:
-    """What is said without a condition: all of it, or what lies below the cause that has one.
+    """The text without a condition: all of it, or what is below the cause that has one.
 
-    What has a condition may quote a user's words, and these decide nothing.
+    Messages with a condition may quote user text, which must not decide.
     """
     if not parts.condition or parts.condition.startswith("_LEGACY_ERROR"):
         return parts.text

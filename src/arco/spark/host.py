@@ -1,15 +1,15 @@
-"""Spark for all tasks of one worker: they share it, and do not notice each other.
+"""Spark for all tasks of one worker. They share it, and are isolated from each other.
 
     host = SparkHost(settings)
     host.warm()                                   # while there is something else to do
     with host.task(attempt_id, "sales.orders", input_bytes=n) as task:
         task.session.sql(...)                     # on this thread
 
-Nothing starts until a task asks for its session. A JVM that died takes the tasks with
-it that ran on it (`hurt` says so), and no other: the next task starts a new one.
+Nothing starts before the first use of a session. If the JVM dies, the tasks that ran on it fail
+(see `hurt`), and the next task starts a new one.
 
-The worker's supervisor holds the JVM, and runs no task itself: its slots are *guests*, each of
-which joins by the host's address (`joined.py`).
+The worker's supervisor owns the JVM, and runs no task itself: its slots are *guests*, which join by
+the host's address (`joined.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from arco.spark.driver import (
     start_driver,
 )
 from arco.spark.metrics import SparkUsage, StageProgress
-from arco.spark.session import bury
+from arco.spark.session import forget_jvm
 from arco.spark.settings import SparkSettings, task_conf
 from arco.tasks.failure import SparkUnavailable
 from servo.contract.task import InputRef
@@ -46,17 +46,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+Start = Callable[[SparkSettings], Driver]
 _log = logging.getLogger(__name__)
 _numbers = itertools.count()
 _DEATH_S: Final = 2.0
-"""How long a process may take to be gone after its connection is."""
+"""How long a process may take to end after its connection was closed."""
 
 
 class SparkHost:
     """One for each process. All methods are for any thread."""
 
-    def __init__(self, settings: SparkSettings = SparkSettings()) -> None:
+    def __init__(
+        self, settings: SparkSettings = SparkSettings(), start: Start = start_driver
+    ) -> None:
         self.settings = settings
+        self._start = start
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._driver: Driver | None = None
@@ -70,10 +74,10 @@ class SparkHost:
         self._was_there = False
         """Whether this process has had Spark before."""
         self._used = False
-        """Whether a task may have cached something since that was last forgotten."""
+        """Whether a task may have cached something since the cache was last cleared."""
 
     def warm(self) -> None:
-        """Start Spark on a thread of its own. What goes wrong shows at the first task."""
+        """Start Spark on a separate thread. Errors are reported by the first task."""
         threading.Thread(target=self._warm, name="spark-warm", daemon=True).start()
 
     def _warm(self) -> None:
@@ -97,9 +101,9 @@ class SparkHost:
     ) -> Iterator[SparkTask]:
         """A task's Spark, for as long as it lasts, on the thread that enters.
 
-        `input_bytes`, of Parquet, decides its SQL settings. None where it is not known, which
-        includes a task that makes its rows itself. Whichever way its code comes to Spark: the
-        session is opened within `opening`, and `on_session` is called before it is handed out.
+        `input_bytes`, of Parquet, decides its SQL settings. None if unknown, e.g. for a task that
+        generates its rows. The session is opened within `opening`, and `on_session` is called
+        before user code gets it.
         """
         slot = self._take_slot()
         task = SparkTask(
@@ -142,32 +146,32 @@ class SparkHost:
                 self._driver = None
                 driver.stop()
             try:
-                self._driver = start_driver(self.settings)
+                self._driver = self._start(self.settings)
             except SparkUnavailable as error:
-                # What this process has reached before may come back.
+                # A cluster that this process has reached before may come back.
                 error.permanent = error.permanent and not self._was_there
                 raise
             self._was_there = True
             return self._driver
 
     def _lost(self, driver: Driver) -> None:
-        """Nobody shall get this one any more."""
+        """This driver is not used any more."""
         with self._starting:
             if self._driver is driver:
                 self._driver = None
                 if not driver.connect:
-                    bury()
+                    forget_jvm()
                 driver.discard()
 
     def _give_up(self, driver: Driver, reason: str) -> None:
-        """Its tasks wait for answers that do not come: they get none when the JVM has ended."""
+        """End a driver whose cluster was lost: its tasks, which wait for answers, fail then."""
         self.given_up[driver] = reason
         driver.discard()
 
     # -- guests: tasks in other processes ---------------------------------------------------
 
     def enter(self) -> int:
-        """A guest comes; the number of its scheduler pool."""
+        """A guest joins. Returns the number of its scheduler pool."""
         if not self.settings.local and not self._watched.is_set():
             self._watched.set()
             threading.Thread(target=self._watch_cluster, name="spark-cluster", daemon=True).start()
@@ -175,34 +179,34 @@ class SparkHost:
         return self._take_slot()
 
     def leave(self, pool: int, tags: Collection[str] = ()) -> None:
-        """A guest is gone, for whatever reason: its jobs end."""
+        """A guest has left or ended: cancel its jobs."""
         driver = self._driver
         if tags and isinstance(driver, JvmDriver):
             try:
                 driver.cancel(tags)
-            except Exception as error:  # a driver that is gone runs no jobs
+            except Exception as error:  # a driver that has ended runs no jobs
                 _log.debug("nothing to cancel: %s", error)
         self._return_slot(pool)
 
     def address(self) -> tuple[int, str]:
         """Where guests join. Starts Spark if need be; raises Unavailable where there is none."""
         driver = self.driver()
-        assert isinstance(driver, JvmDriver)  # of a Connect server everybody is a client
+        assert isinstance(driver, JvmDriver)  # with a Connect server, all are clients
         self._drivers[driver.address[0]] = driver
         return driver.address
 
     def status(self, port: int) -> tuple[bool, int | None, str]:
-        """Of the JVM that a guest has joined: whether it is gone, its exit status, and why."""
+        """Of the JVM that a guest has joined: whether it has ended, exit status and reason."""
         driver = self._drivers.get(port)
         if driver is None:
             return True, None, ""
-        gone = not driver.alive()
-        if gone:
+        ended = not driver.alive()
+        if ended:
             self._lost(driver)
-        return gone, driver.exit_status(), self.given_up.get(driver, "")
+        return ended, driver.exit_status(), self.given_up.get(driver, "")
 
     def _watch_cluster(self) -> None:
-        """Give the driver up when its cluster is lost: then the tasks on it fail."""
+        """End the driver when its cluster is lost, so that its tasks fail."""
         while not self._ended.wait(WATCH_S):
             driver = self._driver
             if driver is not None and self._slots:
@@ -211,14 +215,14 @@ class SparkHost:
     def _check_cluster(self, driver: Driver) -> None:
         try:
             reason = driver.cluster_lost()
-        except Exception as error:  # a driver that is gone is noticed by its tasks
+        except Exception as error:  # its tasks notice that a driver has ended
             _log.debug("no executors to be counted: %s", error)
             return
         if reason:
             _log.warning("Spark's cluster is lost: %s", reason)
             self._give_up(driver, reason)
 
-    # Pools are kept by Spark for ever: as many as there are tasks at once, not one for each.
+    # Spark never removes pools, so there is one for each concurrent task, not for each task.
     def _take_slot(self) -> int:
         with self._lock:
             slot = next(n for n in range(len(self._slots) + 1) if n not in self._slots)
@@ -226,16 +230,16 @@ class SparkHost:
             return slot
 
     def _return_slot(self, slot: int) -> None:
-        with self._lock:  # nobody begins meanwhile: what it caches would be forgotten
+        with self._lock:  # no task starts meanwhile: its cache would be cleared
             self._slots.discard(slot)
             if not self._slots and self._driver is not None and self._used:
                 self._used = False
                 with contextlib.suppress(Exception):
-                    self._driver.rest()
+                    self._driver.clear_cache()
 
 
 class SparkTask:
-    """What one task has of Spark. `cancel` and `progress` are for any thread."""
+    """The Spark of one task. `cancel` and `progress` are for any thread."""
 
     def __init__(
         self,
@@ -248,8 +252,8 @@ class SparkTask:
         on_session: Callable[[], None],
     ) -> None:
         self._host = host
-        # The scheduler remembers what was cancelled: an attempt that comes again is another.
-        # Two deliveries of one attempt may be in two processes that have joined one JVM.
+        # The scheduler remembers cancelled groups, so a repeated attempt needs another tag. Two
+        # deliveries of one attempt may be in two processes that have joined one JVM.
         self._tag = f"arco-{attempt_id}-{os.getpid()}-{next(_numbers)}".replace(",", "_")
         self._description = description or attempt_id
         self._pool = pool
@@ -264,7 +268,7 @@ class SparkTask:
 
     @property
     def started(self) -> bool:
-        """Whether it has asked for its session. One that never does costs nothing."""
+        """Whether it has used its session. Without that, a task costs nothing."""
         return self._scope is not None
 
     @property
@@ -274,7 +278,7 @@ class SparkTask:
 
     @property
     def session(self) -> SparkSession:
-        """The task's own: views, settings and functions are nobody else's."""
+        """The task's own session. Other tasks do not see its views, settings and functions."""
         scope = self._scope
         if scope is None:
             with self._opening():
@@ -296,7 +300,7 @@ class SparkTask:
         except Exception as error:
             self.hurt(error)
             raise
-        if self._cancelled:  # while it was opened: whoever cancelled saw no scope yet
+        if self._cancelled:  # it was cancelled while it was opened
             self.cancel()
         return self._scope
 
@@ -306,22 +310,22 @@ class SparkTask:
         self._ask(lambda scope: scope.cancel())
 
     def cancel_running(self) -> None:
-        """Cancel the jobs that run now; the task goes on. For what has a timeout of its own."""
+        """Cancel the running jobs; the task goes on. For checks, which have their own timeout."""
         self._ask(lambda scope: scope.cancel_running())
 
     def progress(self) -> StageProgress | None:
-        """How far it is; None when no job runs."""
+        """The progress of its jobs; None when none runs."""
         return self._ask(lambda scope: scope.progress())
 
     def usage(self) -> SparkUsage:
-        """What its jobs took so far; zeros where Spark can no longer say."""
+        """The usage of its jobs so far; zeros where Spark has lost it."""
         usage = self._ask(lambda scope: scope.usage())
         if usage is not None:
             self.usage_so_far = usage
         return self.usage_so_far
 
     def _ask(self, call: Callable[[TaskScope], T]) -> T | None:
-        """None without a scope, and where its driver is gone: that one runs no jobs."""
+        """None without a scope, and if its driver has ended."""
         if self._scope is None or self._closed:
             return None
         try:
@@ -331,7 +335,7 @@ class SparkTask:
             return None
 
     def hurt(self, error: BaseException) -> bool:
-        """Whether this error means that the driver is gone; the next task gets a new one."""
+        """Whether this error means that the driver has ended; the next task gets a new one."""
         driver = self._driver
         if driver is None:
             return False
@@ -339,17 +343,17 @@ class SparkTask:
         if not (cut or error_info.from_spark(error)):
             return False
         if driver.connect:
-            gone = cut
+            ended = cut
         else:
-            gone = _gone(driver, wait_s=_DEATH_S if cut else 0.0)
-        if gone:
+            ended = _has_ended(driver, wait_s=_DEATH_S if cut else 0.0)
+        if ended:
             self._host._lost(driver)
-        return gone
+        return ended
 
     def failure(
         self, error: BaseException, inputs: Sequence[InputRef] = ()
     ) -> error_info.SparkFailure | None:
-        """The error, translated, with how the driver ended or which input is damaged."""
+        """The translated error, with how the driver ended or which input is damaged."""
         if self.hurt(error):
             assert self._driver is not None
             reason = self._host.given_up.get(self._driver, "") or self._driver.lost_because
@@ -364,11 +368,11 @@ class SparkTask:
             return
         try:
             scope.close(failed=failed)
-        except Exception as error:  # a driver that is gone holds nothing of the task
+        except Exception as error:  # a driver that has ended holds nothing of the task
             _log.debug("the task's session was lost before the task ended: %s", error)
 
 
-def _gone(driver: Driver, *, wait_s: float) -> bool:
+def _has_ended(driver: Driver, *, wait_s: float) -> bool:
     waiting = threading.Event()
     for _ in range(int(wait_s / 0.05)):
         if not driver.alive():

@@ -1,4 +1,4 @@
-"""Spark in a slot: a session on the JVM that the worker's supervisor holds.
+"""Spark in a slot: a session on the JVM of the worker's supervisor.
 
 A Python process joins a running JVM by the port and the token of its gateway. It has a context
 and sessions of its own, on the one context of the JVM. When it is killed, the JVM goes on; its
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from arco.spark.driver import Driver, JvmScope, ScopeOptions, keep_alive
 from arco.spark.host import SparkHost
 from arco.spark.metrics import StatusStore
-from arco.spark.session import bury, quiet_errors
+from arco.spark.session import forget_jvm, quiet_errors
 from arco.spark.settings import SparkSettings
 
 
@@ -28,21 +28,21 @@ class JvmAddress(NamedTuple):
 
 
 class JvmStatus(NamedTuple):
-    gone: bool
+    ended: bool
     exit_status: int | None
     reason: str
 
 
 class JvmLink(Protocol):
-    """The way to whoever holds the JVM."""
+    """The connection to the owner of the JVM."""
 
     def address(self) -> JvmAddress:
-        """Starts Spark if need be. Raises SparkUnavailable where there can be none."""
+        """Starts Spark if needed. Raises SparkUnavailable if it cannot start."""
 
     def status(self, port: int) -> JvmStatus: ...
 
     def joined(self, tags: tuple[str, ...]) -> None:
-        """Told by which tags the task's jobs are found."""
+        """Report the tags of the task's jobs."""
 
 
 class JoinedHost(SparkHost):
@@ -58,7 +58,7 @@ class JoinedHost(SparkHost):
         address, driver = self._link.address(), self._driver
         if not isinstance(driver, JoinedDriver) or driver.address[:2] != address[:2]:
             if driver is not None:
-                bury()
+                forget_jvm()
             driver = self._driver = JoinedDriver(address, self._link)
         driver.address = address
         return driver
@@ -78,10 +78,10 @@ class JoinedDriver:
 
     def alive(self) -> bool:
         self._status = self._link.status(self.address.port)
-        return not self._status.gone
+        return not self._status.ended
 
     def cluster_lost(self) -> str:
-        return ""  # whoever holds the JVM watches it
+        return ""  # the owner of the JVM watches it
 
     def exit_status(self) -> int | None:
         return self._status.exit_status
@@ -95,11 +95,11 @@ class JoinedDriver:
         self._link.joined(scope.tags)
         return scope
 
-    def rest(self) -> None:
+    def clear_cache(self) -> None:
         pass
 
     def stop(self) -> None:
-        bury()
+        forget_jvm()
 
     def discard(self) -> None:
         pass
@@ -113,15 +113,15 @@ def _join(address: JvmAddress) -> tuple[Any, Any]:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    given = {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.token}
-    os.environ.update(given)
+    variables = {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.token}
+    os.environ.update(variables)
     # Executors must run the Python that has the project's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         launch: Any = launch_gateway
         gateway = launch()
     finally:
-        for name in given:
+        for name in variables:
             del os.environ[name]
     context_type: Any = SparkContext
     context_type._ensure_initialized(gateway=gateway)
@@ -132,7 +132,7 @@ def _join(address: JvmAddress) -> tuple[Any, Any]:
     context = context_type(
         gateway=gateway, jsc=java_context, conf=conf(_jconf=java_context.getConf())
     )
-    # When the JVM dies this server prints a traceback; that it died is told elsewhere.
+    # When the JVM dies this server prints a traceback; its death is reported elsewhere.
     context._accumulatorServer.handle_error = lambda *_: None
     session: Any = SparkSession
     return session(context, java), keep_alive(context)

@@ -1,4 +1,4 @@
-"""Where a store's objects are for Spark: Hadoop's names for them, and how it gets in."""
+"""A store's objects for Spark: their Hadoop URLs, and the options to access them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _S3A: Final = {
 
 
 def spark_url(store: Store, path: str) -> str:
-    """What Hadoop calls an object or a folder of the store.
+    """The Hadoop URL of an object or a folder of the store.
 
     Not percent-encoded: Hadoop takes names as they are. Raises Invalid for a store that
     no other process can reach.
     """
-    scheme, _, rest = data_url(store).partition("://")
+    scheme, _, location = data_url(store).partition("://")
     match scheme:
         case "file":
-            return f"file://{rest}/{path}"
+            return f"file://{location}/{path}"
         case "s3":
-            return f"s3a://{rest}/{path}"
+            return f"s3a://{location}/{path}"
         case "gs":
-            return f"gs://{rest}/{path}"
+            return f"gs://{location}/{path}"
         case "az":
-            container, _, prefix = rest.partition("/")
+            container, _, prefix = location.partition("/")
             at = f"{container}@{_account(store)}.{_AZURE_HOST}"
             return "/".join(filter(None, (f"abfss://{at}", prefix, path)))
     raise Invalid(
@@ -46,7 +46,7 @@ def spark_url(store: Store, path: str) -> str:
 
 
 def data_url(store: Store) -> str:
-    """Where Spark finds the workspace: of a store behind a server, what the worker was told."""
+    """The URL of the workspace's data for Spark; behind a server, the worker's setting."""
     return str(getattr(store, "data_url", "")) or store.url
 
 
@@ -60,12 +60,14 @@ def hadoop_options(store: Store) -> dict[str, str]:
     """Hadoop's settings for the store's own options, for one read or write. Holds secrets."""
     if not data_url(store).startswith("s3://"):
         return {}
-    given = {name.removeprefix("aws_"): str(value) for name, value in options_of(store).items()}
-    options = {_S3A[name]: value for name, value in given.items() if name in _S3A}
-    if "endpoint" in given:
+    store_options = {
+        name.removeprefix("aws_"): str(value) for name, value in options_of(store).items()
+    }
+    options = {_S3A[name]: value for name, value in store_options.items() if name in _S3A}
+    if "endpoint" in store_options:
         options["fs.s3a.path.style.access"] = "true"
         options["fs.s3a.connection.ssl.enabled"] = str(
-            given["endpoint"].startswith("https")
+            store_options["endpoint"].startswith("https")
         ).lower()
     return options
 

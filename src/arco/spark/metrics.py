@@ -1,11 +1,11 @@
-"""What a task's jobs do and took, as Spark's own status store knows it.
+"""Progress and usage of a task's jobs, from Spark's own status store.
 
 A call into the JVM takes some tenths of a millisecond, whatever it returns. So whole
 records cross as JSON, which the JVM's REST API knows how to write, and numbers are
 added up here: two calls for each job and each stage of the task.
 
-The store forgets: of all tasks' jobs and stages it keeps the latest. So a job's stages are
-read when it is first seen to have ended, and whoever wants to know all must look often.
+The store keeps only the latest jobs and stages of all tasks. So a job's stages are read when it is
+first seen to have ended, and a complete sum needs frequent reads.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import msgspec
 _log = logging.getLogger(__name__)
 
 BUS_TIMEOUT_MS: Final = 500
-"""How long to wait until Spark has counted what it finished."""
+"""How long to wait until the store has all finished jobs, in milliseconds."""
 KILLED_S: Final = 1.0
-"""How long to wait until tasks that were killed have ended. What they took is told then."""
+"""How long to wait until killed Spark tasks have ended, for their usage."""
 _POLL_S: Final = 0.1
 
 
 class StageProgress(msgspec.Struct, frozen=True):
-    """How far a task's jobs are; units are Spark's tasks."""
+    """The progress of a task's jobs, in Spark tasks."""
 
     done: int
     total: int
@@ -39,7 +39,7 @@ class StageProgress(msgspec.Struct, frozen=True):
 
 
 class SparkUsage(msgspec.Struct, frozen=True):
-    """What the executors did for a task. What Python workers used is not in the CPU's time."""
+    """The usage of executors for a task. The CPU time of Python workers is not included."""
 
     executor_cpu_ms: int = 0
     executor_run_ms: int = 0
@@ -178,7 +178,7 @@ class StatusStore:
         return _STAGES.decode(self._json.writeValueAsString(record))
 
     def settle(self) -> None:
-        """Wait until what has happened is in the store; not for ever, as others go on."""
+        """Wait until finished jobs are in the store; with a timeout, as other tasks go on."""
         try:
             self._bus.waitUntilEmpty(BUS_TIMEOUT_MS)
         except Exception as error:
@@ -203,12 +203,12 @@ class TaskStatus:
             progress = progress_of(self._jobs())
             if progress is None:
                 return None
-            # More jobs may have come up than were known; nobody wants to see that as a step back.
+            # There may be more jobs now; the progress must not decrease.
             self._percent = max(self._percent, progress.percent)
             return msgspec.structs.replace(progress, percent=self._percent)
 
     def usage(self) -> SparkUsage:
-        """Of what was seen, also where Spark can say no more."""
+        """The usage that was seen, also after Spark has lost it."""
         with self._lock:
             jobs = list(self._ended.values())
             try:
@@ -217,7 +217,7 @@ class TaskStatus:
                 for job in jobs:
                     if job.job_id not in self._ended:
                         self._read_stages(job)
-            except Exception as error:  # a driver that is gone
+            except Exception as error:  # a driver that has ended
                 _log.debug("some of Spark's usage is not available: %s", error)
             return usage_of(len(jobs), self._stages.values())
 

@@ -1,9 +1,8 @@
 """SQL assets: one query, over the inputs that it refers to.
 
-Each `{{ ref("x") }}` becomes a view of the task's own session, named `@x`: no name that
-somebody would give to a part of a query. An error is shown where it is in the author's
-text. The query is only ever a query: what changes tables is refused before it runs, for
-an asset's output has one way into the workspace.
+Each `{{ ref("x") }}` becomes a view of the task's own session, named `@x`, which a query does not
+use for its own parts. An error is shown where it is in the author's text. Only queries run:
+statements that change tables are refused before they run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
 
 
 class TaskQuery:
-    """An SQL asset's text, for one task. TaskFailed where something in it is not there.
+    """An SQL asset's text, for one task. Raises TaskFailed if something in it is missing.
 
     `file` and `line` are those of the asset's declaration, for people.
     """
@@ -60,7 +59,7 @@ class TaskQuery:
     def run(self, task: HasSession, inputs: Mapping[str, DataFrame]) -> DataFrame:
         """The query's rows, not computed yet. `inputs` are by the text inside of their `ref`.
 
-        Nothing but a query runs, and that only if Spark understands all of it.
+        Only a query runs, and only if Spark can analyze all of it.
         """
         text = self._one_query()
         for ref in self.refs:
@@ -73,7 +72,7 @@ class TaskQuery:
         try:
             self._ask(task, text) if task.connect else self._parse(task, text)
             frame = task.session.sql(text)
-            _ = frame.schema  # Connect looks at the query only when it is asked for something
+            _ = frame.schema  # Connect analyzes the query only when it needs something of it
         except TaskFailed:
             raise
         except Exception as error:
@@ -96,7 +95,7 @@ class TaskQuery:
         return self._failed(failure.category, failure.code, *words, *span)
 
     def _in_its_words(self, text: str) -> str:
-        """Without the names of views, which the author has not given."""
+        """The message without the names of views, which the author does not know."""
         for ref in self.refs:
             view = view_name(ref)
             text = text.replace(f"{backticked(view)}.", "").replace(f"{view}.", "")
@@ -150,9 +149,9 @@ class TaskQuery:
             raise self.failure(error) or error from None
 
     def _ask(self, task: HasSession, text: str) -> None:
-        """A server's parser, which takes a query alone as a part of another one.
+        """Let a Connect server parse the query, as a part of another one.
 
-        What it finds wrong in a query is told when that itself is run.
+        Errors in the query are reported when the query itself runs.
         """
         from pyspark.errors import AnalysisException, ParseException
 
@@ -243,7 +242,7 @@ def one_statement(text: str) -> tuple[TemplateProblem | None, int]:
     try:
         tokens = Spark().tokenize(text)
     except SqlglotError:
-        return None, len(text)  # Spark has the words for it
+        return None, len(text)  # Spark reports it
     if not tokens:
         return TemplateProblem("the query is empty", 0, 0), 0
     end = len(text)

@@ -45,7 +45,7 @@ class SqlFindings(NamedTuple):
 
 
 def check_sql(assets: Sequence[Asset], lookups: ColumnLookups | None = None) -> SqlFindings:
-    """What is wrong with the SQL of a project's assets, in the order of files and lines."""
+    """The problems in the SQL of a project's assets, in the order of files and lines."""
     by_key = {asset.key: asset for asset in assets}
     return check_sql_of(by_key, by_key, lookups or ColumnLookups())
 
@@ -66,7 +66,7 @@ def check_sql_of(
 
 
 def _check_columns(asset: Asset, schemas: _KnownColumns) -> Iterator[Problem]:
-    """Columns of checks that a query does not put out; `servo` compares declared ones."""
+    """Columns of checks that a query does not return; `servo` compares declared ones."""
     if asset.kind != "sql" or asset.columns:
         return
     columns = schemas.columns(asset.key)
@@ -198,12 +198,12 @@ class _KnownColumns:
         }
         try:
             return _Query(text, resolve_query(text.tree, tables))
-        except RecursionError:  # very deep; Spark decides
+        except RecursionError:  # too deeply nested; Spark decides
             return _Query(text, ResolvedNames(UNKNOWN_TABLE, ()))
 
 
 def _holds(asset: Asset) -> bool:
-    """Whether an output that breaks a promise is held back."""
+    """Whether an output that breaks a promise is held."""
     return asset.gating.action("error") not in ("continue", "warn")
 
 

@@ -1,4 +1,4 @@
-"""SQL before it runs: what is wrong with the text of a query or a predicate, without Spark.
+"""SQL before it runs: finds errors in the text of a query or a predicate, without Spark.
 
 sqlglot reads most of Spark's SQL, and not all of it. So what it cannot read is a *doubt*, for
 Spark to decide. *Certain* is what Spark refuses in any case: a statement that is no query,
@@ -89,7 +89,7 @@ def parse_predicate(sql: str) -> ParsedText:
     if not sql.strip():
         return ParsedText(rendered, None, TextProblem("the expression is empty", 0, 0, True))
     tree, problem = _parsed(rendered.text)
-    certain = _certain(rendered.text, one=True)
+    certain = _certain(rendered.text, is_single=True)
     if certain is not None and (problem is not None or certain.message == _SEMICOLON):
         return ParsedText(rendered, None, _in_source(rendered, certain, True))
     if problem is not None:
@@ -127,15 +127,15 @@ def _parsed(text: str) -> tuple[exp.Expr | None, TemplateProblem | None]:
         return None, None
 
 
-def _certain(text: str, *, one: bool = False) -> TemplateProblem | None:
-    """What no parser takes. `one`: nor does it take a semicolon."""
+def _certain(text: str, *, is_single: bool = False) -> TemplateProblem | None:
+    """An error that every parser reports. `is_single`: a semicolon is one too."""
     if "\\" in text:  # where a string ends may depend on settings
         return None
     try:
         tokens = Spark().tokenize(text)
     except SqlglotError:
         return None
-    return _brackets(tokens) or _operands(tokens) or (_semicolon(tokens) if one else None)
+    return _brackets(tokens) or _operands(tokens) or (_semicolon(tokens) if is_single else None)
 
 
 def _brackets(tokens: Sequence[Any]) -> TemplateProblem | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _NO_GLOB: Final = {"__globPaths__": "false"}
-"""These are names and no patterns. Hadoop's patterns cannot have colons, as partitions do."""
+"""Paths are names, not patterns: Hadoop's patterns cannot have colons, as partitions do."""
 
 
 class HasSession(Protocol):
@@ -55,11 +55,11 @@ class _VersionFiles(NamedTuple):
 
 
 def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
-    """All rows of an input, under the alias `@namespace.asset`. TaskFailed where it cannot be."""
-    spark_url(store, "")  # a store that Spark cannot reach is the first thing to say
+    """All rows of an input, under the alias `@namespace.asset`. Raises TaskFailed."""
+    spark_url(store, "")  # first: raises for a store that Spark cannot reach
     if not ref.materializations:
         raise input_missing(ref, "the plan has no version of it to read")
-    versions = parallel.each(store, lambda v: _look(store, ref, v), ref.materializations)
+    versions = parallel.each(store, lambda v: _version_files(store, ref, v), ref.materializations)
     schema = _schema(ref, versions)
     groups = _groups(versions, schema)
     frames = [_frame(task, store, group) for group in groups]
@@ -69,11 +69,11 @@ def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
     return whole.alias(f"@{ref.asset}")
 
 
-# -- looking ------------------------------------------------------------------------------
+# -- files --------------------------------------------------------------------------------
 
 
-def _look(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionFiles:
-    """All files of a version have one schema, so one footer tells it."""
+def _version_files(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionFiles:
+    """The files of a version. They have one schema, so one footer is read."""
     files = parquet_files(store, version.path)
     key = PartitionKey.parse(version.partition)
     if not files:
@@ -85,8 +85,10 @@ def _look(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionF
     except (Corrupt, ValueError) as error:
         message = error.message if isinstance(error, Corrupt) else f"{files[0].path}: {error}"
         raise input_damaged(ref, version, message, corrupt=True) from None
-    there = {column["name"].lower() for column in columns}
-    added = {name: value for name, value in key.dimensions.items() if name.lower() not in there}
+    column_names = {column["name"].lower() for column in columns}
+    added = {
+        name: value for name, value in key.dimensions.items() if name.lower() not in column_names
+    }
     fields = tuple(types.nullable_field(column) for column in columns)
     return _VersionFiles(version.path, tuple(files), fields, added)
 
@@ -104,22 +106,22 @@ def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.Fiel
             dimensions = version.dimensions.items()
             fields = [types.field(name, from_arrow(scalar_type(v))) for name, v in dimensions]
             added = _merged(ref, added, fields)
-    whole = _merged(ref, own, added)
-    flaw = types.ambiguous([field["name"] for field in whole])
+    merged = _merged(ref, own, added)
+    flaw = types.ambiguous([field["name"] for field in merged])
     if flaw:
         raise versions_differ(ref, flaw)
     names = {field["name"] for field in added}
-    return [_concrete(field, names) for field in whole]
+    return [_concrete(field, names) for field in merged]
 
 
 def _merged(
-    ref: InputRef, one: Sequence[types.Field], other: Sequence[types.Field]
+    ref: InputRef, first: Sequence[types.Field], second: Sequence[types.Field]
 ) -> list[types.Field]:
-    merged = merged_fields(one, other)
+    merged = merged_fields(first, second)
     if isinstance(merged, str):
-        types_of = [types.text(f["type"]) for f in (*one, *other) if f["name"] == merged]
+        types_of = [types.text(f["type"]) for f in (*first, *second) if f["name"] == merged]
         raise versions_differ(
-            ref, f"column {merged!r} is {' in one and '.join(types_of)} in another"
+            ref, f"column {merged!r} is {' in first and '.join(types_of)} in another"
         )
     return merged
 
@@ -142,7 +144,7 @@ class _Group(NamedTuple):
 
 
 def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.Field]) -> list[_Group]:
-    """As few as can be: Spark's reader fills in missing columns, and widens most types."""
+    """As few groups as possible: Spark's reader fills in missing columns, and widens most types."""
     fields = {field["name"]: field for field in schema}
     groups: dict[str, _Group] = {}
     for version in versions:
@@ -155,8 +157,8 @@ def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.Field]) ->
 
 
 def _as_read(field: types.Field, own: dict[str, types.ColumnType]) -> types.Field:
-    there = own.get(field["name"])
-    return field if there is None else {**field, "type": readable_as(there, field["type"])}
+    own_type = own.get(field["name"])
+    return field if own_type is None else {**field, "type": readable_as(own_type, field["type"])}
 
 
 def _frame(task: HasSession, store: Store, group: _Group) -> DataFrame:
@@ -212,10 +214,10 @@ def _conformed(frame: DataFrame, schema: Sequence[types.Field]) -> DataFrame:
     """The same rows with the schema's columns, in its order."""
     from pyspark.sql import functions as F
 
-    there = set(frame.columns)
+    present = set(frame.columns)
     return frame.select(
         [
-            (F.col(backticked(f["name"])) if f["name"] in there else F.lit(None))
+            (F.col(backticked(f["name"])) if f["name"] in present else F.lit(None))
             .cast(ddl_type(f))
             .alias(f["name"])
             for f in schema

@@ -93,7 +93,7 @@ class Line(NamedTuple):
 
 
 class FoldJob(NamedTuple):
-    """What executors need to know; it travels with every function."""
+    """What executors need; it is sent with every function."""
 
     chain: Callable[[], Chain]
     store_url: str
@@ -204,9 +204,9 @@ def _computed(lines: DataFrame) -> StageOutput:
     from pyspark import StorageLevel
     from pyspark.sql import functions as F
 
-    kept = lines.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
-    (stages,) = kept.where(F.col("kind") == FACT).agg(F.collect_set("stage")).collect()[0]
-    return StageOutput(kept, frozenset(stages))
+    checkpoint = lines.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+    (stages,) = checkpoint.where(F.col("kind") == FACT).agg(F.collect_set("stage")).collect()[0]
+    return StageOutput(checkpoint, frozenset(stages))
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -281,7 +281,7 @@ def _chunks(table: pa.Table, size: int) -> Iterator[pa.Table]:
 
 
 class FoldGroup:
-    """Folds the facts of one group of keys, from nothing; rows and derived facts come out."""
+    """Folds the facts of one group of keys from an empty state, to rows and derived facts."""
 
     def __init__(self, job: FoldJob, stage: int) -> None:
         self._job = job
@@ -328,7 +328,7 @@ class FoldGroup:
 
 
 class WriteFile:
-    """Writes the rows of one file, and says where it is."""
+    """Writes the rows of one file, and returns its reference."""
 
     def __init__(self, job: FoldJob) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""Files as a frame, without asking Spark to look for them.
+"""Files as a frame, without a listing by Spark.
 
 `spark.read` lists folders (as a job of its own, if there are many), and takes columns
 for the parts of a partition only from folders that are named as Hive names them. Here
@@ -55,8 +55,8 @@ def relation(
 ) -> DataFrame:
     """The Parquet files of the folders: `columns` from the files, `dimensions` from their folder.
 
-    `listed` says that the folders' files are all there are; otherwise Spark looks, which is
-    cheap on a disk. Needs a JVM of our own, as Spark Connect has none.
+    `listed`: the folders' files are complete; otherwise Spark lists them, which is cheap on a disk.
+    Needs a JVM, which Spark Connect does not have.
     """
     from pyspark.sql import DataFrame
 
@@ -149,7 +149,7 @@ def _statuses(session: SparkSession, jvm: _Classes, folder: VersionFolder) -> An
 
 @contextlib.contextmanager
 def _listing_here(session: SparkSession, folders: int) -> Iterator[None]:
-    """Without a job for it: these are known folders, and each has a few files."""
+    """List files without a Spark job: these are known folders with few files each."""
     if folders <= _MAX_LISTED_HERE:
         yield
         return

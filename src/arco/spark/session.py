@@ -49,7 +49,7 @@ _LASTING: Final = (
         "correct the JVM options and the memory under `conf` in [spark] of arco.toml",
     ),
 )
-"""What Java and Spark print when a retry would meet the same again; the message; the hint."""
+"""What Java and Spark print for permanent errors, with our message and hint."""
 
 
 def open_session(
@@ -89,7 +89,7 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
 
 
 def require(settings: SparkSettings) -> None:
-    """Raises SparkUnavailable for what Spark needs and does not find. Starts nothing."""
+    """Raises SparkUnavailable if something that Spark needs is missing. Starts nothing."""
     if find_spec("pyspark") is None:
         raise SparkUnavailable(
             "Spark is not installed",
@@ -119,7 +119,7 @@ def quiet_errors() -> None:
 
 
 def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
-    """Start a JVM unless there is one; where its own words, and those of UDFs, go."""
+    """Start a JVM unless there is one. Returns where its output, and that of UDFs, goes."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -127,7 +127,7 @@ def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
     launch: Any = launch_gateway
     process = getattr(context._gateway, "proc", None)
     if process is not None and process.poll() is not None:
-        bury()
+        forget_jvm()
     if context._gateway is not None or log == "-":
         return None
     file: BinaryIO = Path(log).open("ab") if log else tempfile.TemporaryFile()  # noqa: SIM115
@@ -172,7 +172,7 @@ def _require_connect() -> None:
 
 
 def _remote(builder: Any, settings: SparkSettings) -> SparkSession:
-    """Only what a client may set: the server was configured by whoever started it."""
+    """Only what a client may set: the server has its own configuration."""
     session: SparkSession = builder.remote(settings.remote).getOrCreate()
     for name, value in {"spark.sql.session.timeZone": "UTC", **settings.conf}.items():
         session.conf.set(name, value)
@@ -180,7 +180,7 @@ def _remote(builder: Any, settings: SparkSettings) -> SparkSession:
 
 
 def _reach(what: str, url: str, setting: str, port: int) -> None:
-    """Spark itself would try for minutes before it says a word, and then say little.
+    """Raise if no master can be reached: Spark would retry for minutes, and report little.
 
     A cluster may have several masters; one is enough.
     """
@@ -193,7 +193,7 @@ def _reach(what: str, url: str, setting: str, port: int) -> None:
         except OSError as error:
             failure = error
     raise SparkUnavailable(
-        f"no {what} answers at {url.partition('://')[2]}: {failure}",
+        f"no {what} responds at {url.partition('://')[2]}: {failure}",
         hint=f"start it, or change `{setting}` under [spark] in arco.toml",
         permanent=True,
     )
@@ -213,11 +213,11 @@ def _write_no_checksums(session: SparkSession) -> None:
     files.setWriteChecksum(False)
 
 
-# -- forgetting a JVM that is gone ---------------------------------------------------------
+# -- a JVM that has ended -----------------------------------------------------------------
 
 
-def bury() -> None:
-    """Make PySpark forget its JVM, which is gone. Never raises."""
+def forget_jvm() -> None:
+    """Make PySpark forget its JVM, which has ended. Never raises."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.context import SQLContext
@@ -237,7 +237,7 @@ def bury() -> None:
 
 
 def _renew_functions() -> None:
-    """UDFs that outlive the JVM make their Java half anew when they are next used."""
+    """UDFs that outlive the JVM create their Java object again when they are next used."""
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.sql.udtf import UserDefinedTableFunction
 

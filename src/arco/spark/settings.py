@@ -1,4 +1,4 @@
-"""What Spark is told: of the process that runs it, and of each task.
+"""Spark's settings: of the process that runs it, and of each task.
 
     [spark]
     master = "spark://host:7077"      # default: this machine, all of its cores
@@ -10,8 +10,8 @@
     first_executor_s = 600            # the same, before the first executor has come
     conf = { "spark.sql.ansi.enabled" = "false" }
 
-All of it is decided here, as data; `session` and `host` only hand it over. A key in
-`conf` wins over what is decided here.
+All settings are decided here, as data; `session` and `host` only pass them on. A key in `conf`
+takes precedence.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from servo.suggest import did_you_mean
 
 MIB: Final = 1 << 20
 TINY_BYTES: Final = 4 * MIB
-"""Up to here generated code costs more to compile than it saves."""
+"""For smaller inputs, compiling generated code costs more than it saves."""
 SMALL_BYTES: Final = 32 * MIB
-"""Up to here a plan that changes while it runs costs more jobs than it saves."""
+"""For smaller inputs, adaptive execution costs more jobs than it saves."""
 _MAX_HEAP_MIB: Final = 31 << 10
 """Above this, object references take twice the space."""
 _EXPANSION: Final = 3
@@ -49,9 +49,9 @@ class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fast_start: bool = False
     """Starts and ends sooner, computes slower: for tests and tiny local work."""
     log: str = ""
-    """A file for what the JVM says, and what UDFs print; `-` for the terminal."""
+    """A file for the output of the JVM and of UDFs; `-` for the terminal."""
     executor_loss_s: int = 60
-    """How long jobs may wait on a cluster whose executors have all gone."""
+    """How long jobs may wait on a cluster that has lost all executors."""
     first_executor_s: int = 600
     """How long they may wait for the first executor, or with dynamic allocation for any."""
 
@@ -65,7 +65,7 @@ class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse(table: Mapping[str, Any], where: str = "[spark]") -> SparkSettings:
-    """The settings in a TOML table. Raises Invalid for what is not known, or makes no sense."""
+    """The settings in a TOML table. Raises Invalid for unknown keys and invalid values."""
     allowed = SparkSettings.__struct_fields__
     for key in table:
         if key not in allowed:
@@ -132,9 +132,9 @@ def _check(settings: SparkSettings, where: str) -> None:
 _ALWAYS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Errors reach the task, translated; here they would be a page of Java each.
+    # Errors are translated for the task; logged, each would be a page of Java.
     "spark.log.level": "FATAL",
-    # Small tasks go on while a large one holds the cores.
+    # Small tasks continue while a large one uses the cores.
     "spark.scheduler.mode": "FAIR",
     # One rename for each file, and none of the folder; the commit marker is ours.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -146,7 +146,7 @@ _ALWAYS: Final[dict[str, str]] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    # What is kept of finished work is what progress and usage are read from.
+    # Progress and usage are read from the records of finished work.
     "spark.ui.retainedJobs": "1000",
     "spark.ui.retainedStages": "1000",
     "spark.ui.retainedTasks": "5000",
@@ -160,7 +160,7 @@ _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 def process_conf(
     settings: SparkSettings, machine: Machine, *, jvm_options: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """What a driver process with these settings is started with, except its name and master."""
+    """The configuration of a driver process, except its name and master."""
     conf = {
         **_ALWAYS,
         **(_LOOPBACK if _near(settings) else {}),
@@ -170,8 +170,8 @@ def process_conf(
         conf["spark.jars.packages"] = ",".join(settings.packages)
     conf |= settings.conf
     own = ("-Xss4m", "-Duser.timezone=UTC", *(_C1 if settings.fast_start else ()), *jvm_options)
-    asked = settings.conf.get("spark.driver.extraJavaOptions", "")
-    conf["spark.driver.extraJavaOptions"] = " ".join((*own, asked)).strip()
+    configured = settings.conf.get("spark.driver.extraJavaOptions", "")
+    conf["spark.driver.extraJavaOptions"] = " ".join((*own, configured)).strip()
     return conf
 
 
@@ -179,7 +179,7 @@ _C1: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def _near(settings: SparkSettings) -> bool:
-    """Whether every executor is on this machine, so that nobody else need reach the driver."""
+    """Whether every executor is on this machine, so that the driver only listens there."""
     return settings.local or settings.master.startswith(
         ("spark://127.0.0.1:", "spark://localhost:")
     )
@@ -197,9 +197,9 @@ def heap_mib(settings: SparkSettings, machine: Machine) -> int:
 def task_conf(
     input_bytes: int | None, cores: int, *, local: bool = True, conf: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """SQL settings for a task that reads so many bytes of Parquet; None: not known.
+    """SQL settings for a task that reads this many bytes of Parquet; None: unknown.
 
-    What the project's `conf` says is left alone.
+    Keys of the project's `conf` are left out.
     """
     if input_bytes is not None and input_bytes < SMALL_BYTES:
         settings_of = _small(input_bytes, cores)

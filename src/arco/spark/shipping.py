@@ -12,16 +12,16 @@ from types import ModuleType
 
 
 def ship_as_code(modules: Iterable[str]) -> None:
-    """Functions and classes of these modules, and of those below, go to Spark as code.
+    """Send functions and classes of these modules, and of their submodules, as code.
 
-    Also of modules that are imported later. Again for the same ones: changes nothing.
+    Also of modules that are imported later. Repeated calls change nothing.
     """
     from pyspark import cloudpickle
 
     register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
     for name in modules:
         module, later = sys.modules.get(name), ModuleType(name)
-        sys.modules[name] = module or later  # it takes the names of imported modules alone
+        sys.modules[name] = module or later  # it accepts names of imported modules only
         register(sys.modules[name])
         if module is None:
             del sys.modules[name]

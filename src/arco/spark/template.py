@@ -1,4 +1,4 @@
-"""Values and places in the text of a query, as Spark SQL and its readers want them."""
+"""Literals for the text of a query, and the places of errors in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPERATOR: Final = re.compile(r"\s*(?:[+*%]|-(?!-)|/(?!\*)|(?:as|from)\b)", re.I
 
 
 class TemplateProblem(NamedTuple):
-    """What is wrong with a text, and where: `start` to before `stop`."""
+    """A problem in a text, and its place: `start` to before `stop`."""
 
     message: str
     start: int
@@ -73,22 +73,22 @@ def _signed(number: str) -> str:
 
 
 def _spelled(value: str) -> str:
-    """A text by its bytes: what a backslash, `''` or `${}` means is a matter of settings."""
+    """A text as bytes: the meaning of a backslash, `''` or `${}` depends on settings."""
     return f"CAST(X'{value.encode('utf-8', 'replace').hex().upper()}' AS STRING)"
 
 
 def marked_line(sql: str, start: int, stop: int) -> str:
-    """The line of the text that a place is in, with marks below it, and where that is."""
+    """The line of a place in the text, with marks below it, and its position."""
     line = sql.count("\n", 0, start) + 1
     begin = sql.rfind("\n", 0, start) + 1
     end = sql.find("\n", start)
-    whole = sql[begin : len(sql) if end < 0 else end].rstrip("\r")
-    before = whole[: start - begin]
-    marks = max(1, min(stop, begin + len(whole)) - start)
+    content = sql[begin : len(sql) if end < 0 else end].rstrip("\r")
+    before = content[: start - begin]
+    marks = max(1, min(stop, begin + len(content)) - start)
     gutter = " " * len(str(line))
     pad = "".join("\t" if sign == "\t" else " " for sign in before)
     return (
         f"line {line}, column {start - begin + 1}:\n"
-        f"  {line} | {whole}\n"
+        f"  {line} | {content}\n"
         f"  {gutter} | {pad}{'^' * marks}"
     ).replace("\t", _TAB)

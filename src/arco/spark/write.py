@@ -1,9 +1,9 @@
 """A frame into a folder of Parquet files, once.
 
-The folder is this attempt's own, so nothing is ever overwritten, and two attempts that
-write at once do not meet. What Spark leaves besides (markers, checksums, temporary
-folders) is removed, as is everything when the write ends in an error. Files and folder
-are on the disk before this returns: a commit marker must not outlive what it names.
+The folder is this attempt's own, so nothing is ever overwritten, and concurrent attempts do not
+conflict. Spark's other files (markers, checksums, temporary folders) are removed; after an error,
+all files are. Files and folder are durable before this returns: a commit marker must not refer to
+lost files.
 
 Sizes: no shuffle is added for them. A partition that would make a file much larger than
 the target is cut as it is written; a handful of small files, as few rows in many
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 TARGET_FILE_BYTES: Final = 128 << 20
 TINY_BYTES: Final = 4 << 20
-"""Files that come to no more than this together become one."""
+"""Files with less than this in total become one."""
 SMALL_BYTES: Final = 32 << 20
-"""So do files that come to this together, where they are small ones."""
+"""So do small files with less than this in total."""
 SMALL_FILE_BYTES: Final = 1 << 20
 JOINED_BYTES: Final = 512 << 20
-"""But never rows that would take more memory than this."""
+"""Maximum memory of rows that are joined."""
 
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _COMMITTER: Final = {
@@ -71,9 +71,9 @@ def write_frame(
 ) -> tuple[Footer, ...]:
     """Write all rows below `folder`, which is new; the files' footers, by name.
 
-    An empty frame makes one empty file that has its columns. TaskFailed where Parquet
-    cannot hold the columns or `io` makes no sense; errors of the frame's own are raised
-    as Spark raises them. `check` may raise to end it.
+    An empty frame makes one empty file that has its columns. Raises TaskFailed if Parquet cannot
+    hold the columns or `io` is invalid; Spark's errors are raised as they are. `check` may raise to
+    end it.
     """
     options = WriteOptions.of(io or {}, target_bytes)
     columns: list[types.Field] = frame.schema.jsonValue()["fields"]
@@ -82,7 +82,7 @@ def write_frame(
     try:
         _run(store, folder, frame, columns, options)
         check()
-        footers = _kept(store, folder)
+        footers = _used_files(store, folder)
         if options.files is None and _is_small(footers, columns, options):
             footers = (_joined(store, folder, footers, options),)
         _settle(store, folder, footers)
@@ -174,8 +174,8 @@ def _check_frame(frame: DataFrame, columns: Sequence[types.Field], options: Writ
 # -- files --------------------------------------------------------------------------------
 
 
-def _kept(store: Store, folder: str) -> tuple[Footer, ...]:
-    """The files that have rows, or one that has none; whatever else is there goes."""
+def _used_files(store: Store, folder: str) -> tuple[Footer, ...]:
+    """The files that have rows, or one without. All others are deleted."""
     files = []
     for meta in store.list(f"{folder}/"):
         if meta.path.endswith(".parquet") and "/_temporary/" not in meta.path:
@@ -193,12 +193,12 @@ def _kept(store: Store, folder: str) -> tuple[Footer, ...]:
             f"Spark has written the output, but there are no files at {spark_url(store, folder)}",
             "a cluster needs a store that all its machines can reach: a bucket, or a shared disk",
         )
-    kept = [footer for footer in footers if footer.metadata.num_rows] or footers[:1]
-    names = {footer.path for footer in kept}
+    used = [footer for footer in footers if footer.metadata.num_rows] or footers[:1]
+    names = {footer.path for footer in used}
     for footer in footers:
         if footer.path not in names:
             store.delete(footer.path)
-    return tuple(kept)
+    return tuple(used)
 
 
 def _is_small(
@@ -246,7 +246,7 @@ def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
 
 
 def _settle(store: Store, folder: str, footers: Sequence[Footer]) -> None:
-    """See onto the disk: the files, their names, and the folder's name. A bucket needs none of it.
+    """Sync the files, their names, and the folder's name to the disk. A bucket needs none of it.
 
     The names of the folders above are durable as soon as the marker is, which lies there too.
     """
@@ -265,7 +265,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(store: Store, folder: str) -> None:
-    """As far as it goes: what is left is nobody's, and is collected later."""
+    """Delete as much as possible: garbage collection deletes the rest later."""
     local = local_path(store, folder)
     if local is not None:
         shutil.rmtree(local, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Tables folded from the log: files, merges, snapshots, and keeping them whole."""
+"""Tables folded from the log: files, merges, snapshots, and upkeep."""

@@ -1,17 +1,17 @@
-"""Backup and restore: one generation, whole, on another store.
+"""Backup and restore: one complete generation on another store.
 
-A backup is a workspace by itself: the same paths, one root manifest, and all that
-it refers to, the log included. What is there already is not copied again, so a
-second backup to the same place copies what is new. The root manifest goes last:
-a backup that was cut short is no backup yet, and the next one finishes it.
+A backup is a workspace by itself: the same paths, one root manifest, and all that it refers to, the
+log included. Existing files are not copied again, so a second backup to the same place copies only
+new files. The root manifest is copied last: an interrupted backup is not valid yet, and the next
+one completes it.
 
 Rows refer by name to files that no manifest lists:
 
     artifacts/, plans/, inputs/     always copied, all of them
-    data/                           copied if asked for: it may be more than all the rest
+    data/                           copied if requested: it may be more than all the rest
 
-They never change once they are written, so a file of the same size is the same file.
-They are listed after the head was read: what its rows refer to was there before it.
+They never change once they are written, so a file of the same size is the same file. They are
+listed after the head was read: what its rows refer to existed before it.
 
 Never copied: `keys/`, which are secrets; `queue/`, `liveness/` and `leases/`, which
 are about processes that run now; and `logs/`, what tasks printed.
@@ -62,14 +62,14 @@ class CopyReport(msgspec.Struct, frozen=True):
     copied: int
     copied_bytes: int
     present: int
-    """Files that were there already."""
+    """Files that existed already."""
 
 
 class _Item(msgspec.Struct, frozen=True):
     path: str
     bytes: int
     sha256: str = ""
-    """Empty where nothing but the file itself says what is in it."""
+    """Empty if nothing has the checksum of the file."""
 
 
 def back_up(
@@ -77,8 +77,8 @@ def back_up(
 ) -> CopyReport:
     """Copy the head of a workspace to `target`, which is scoped to the same workspace.
 
-    With `data`, what assets have written goes with it. Without, the backup still knows of
-    it, and what is restored from it has rows about data that is not there.
+    With `data`, the data of assets is copied too. Otherwise the restored rows refer to data that is
+    missing.
     """
     head = core.manifests.head()
     if head.generation == 0:
@@ -204,10 +204,10 @@ def _check(item: _Item, digest: str) -> None:
 
 def _finish(source: Store, head: Head, target: Store) -> None:
     path = paths.root(head.generation)
-    # A later backup to the same place: the newest floor holds.
+    # A later backup to the same place: the newest floor counts.
     root = head.manifest
     copy = Manifests(target, root.tenant_id, root.workspace_id, SystemClock())
-    if copy.kept().generation < head.generation:
+    if copy.floor().generation < head.generation:
         copy.raise_floor(Floor(head.generation))
     raw = verified(source.get(path).data, head.sha256, path)
     put_own(target, path, raw, mode=Mode.CREATE)

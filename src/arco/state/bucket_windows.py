@@ -1,7 +1,7 @@
 """Merging files of a table, some buckets at a time.
 
-The compressed bytes of the files are in memory; of their rows only those of one window of
-buckets are. What a merge takes then does not grow with the table.
+The compressed bytes of the files are in memory, but only the rows of one window of buckets. So the
+memory of a merge does not grow with the table.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from arco.state.sorted_rows import latest
 from arco.state.table import BUCKETS, Table
 
 GROUPS = 2
-"""So many row groups of rows make a window, of a table with small row groups: its rows are wide."""
+"""The size of a window in row groups, for tables with small row groups: their rows are wide."""
 REDUCED_WINDOWS = 4
-"""So many windows' rows are read before they are reduced to the newest of each key."""
+"""Rows of this many windows are read before they are reduced to the newest of each key."""
 Window = tuple[int, int]
 """The first and the last bucket."""
 
 
 class RecentRows:
-    """The rows of L0 files: of each key the newest, tombstones among them."""
+    """The rows of L0 files: the newest of each key, including tombstones."""
 
     def __init__(self, files: Files, table: Table[Any], refs: Sequence[FileRef]) -> None:
         self._key = table.key
@@ -54,7 +54,7 @@ class RecentRows:
         yield first, high
 
     def between(self, window: Window) -> pa.Table:
-        """Rows of some buckets. Whoever asks in ascending order has files read a few times."""
+        """Rows of some buckets. With calls in ascending order, files are read only a few times."""
         low, high = window
         if not self._window[0] <= low <= high <= self._window[1]:
             self._window = self._large_window(low, high)
@@ -66,8 +66,8 @@ class RecentRows:
         return self._rows.filter(inside)
 
     def _read(self) -> pa.Table:
-        """Rows that came again and again, in a bucket, are not all in memory at once: what was
-        read is reduced when it is twice as much as was left the last time."""
+        """Limits the memory for rows that changed often: rows are reduced when there are twice as
+        many as after the last reduction."""
         self._rows = self.schema.empty_table()  # what was there may go before
         least = REDUCED_WINDOWS * self._window_rows
         parts, limit = [self._rows], least
@@ -93,8 +93,8 @@ def pieces(
     """Ranges of buckets to rewrite, each with the base files in it; together they cover
     every touched bucket, and never reach into a file that stays.
 
-    Neighbours that fit into one file become one: rows that are deleted, or leave for
-    history, would otherwise shatter a table into files of a few rows.
+    Neighbours that fit into one file become one: otherwise deletions and moves to history would
+    leave many files with few rows.
     """
     low = 0
     for group in _neighbours(base, most_rows):

@@ -1,11 +1,11 @@
-"""What warm state keeps of one bucket of a table: its rows, or the hashes of their keys."""
+"""One bucket of a table in warm state: its rows, or the hashes of their keys."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Set
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -15,16 +15,16 @@ from arco.state.parquet import real_bytes
 from arco.state.table import Key, Table, Versioned
 
 ROW_BYTES = 1_500
-"""What one changed row costs in memory, as measured for a task's."""
+"""The memory of one changed row, as measured for rows of tasks."""
 ROW_BITS = 0xFFFF_FFFF
 """Of a slot: the number of the row. Its hash is above it."""
 
 
 class LoadedBucket:
-    """Rows in columns, taken apart once for many looks, and the rows changed since.
+    """Rows in columns, prepared once for many lookups, and the rows changed since.
 
-    Keys are found by their hashes, in slots of which at most half are taken. A look touches
-    one of them in most cases: memory that was not used for a while is what a look waits for.
+    Keys are found by their hashes, in slots of which at most half are used. Most lookups read one
+    slot: the time of a lookup is that of reading cold memory.
     """
 
     __slots__ = (
@@ -40,18 +40,23 @@ class LoadedBucket:
         "changed",
         "hits",
         "old_hits",
+        "shards",
         "used_at",
     )
 
-    def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
+    def __init__(
+        self, table: Table[Any], batch: pa.RecordBatch, shards: Set[Key] | None = None
+    ) -> None:
         self.batch = batch
+        self.shards = shards
+        """The shard keys whose rows it has; None if it has all rows of the bucket."""
         self.changed: dict[Key, Versioned[Any]] = {}
         self.used_at = 0
-        """The number of the commit that last looked at it."""
+        """The number of the commit that last used it."""
         self.hits = 0
-        """How many looks have found a row, since the last sweep."""
+        """How many lookups have found a row, since the last sweep."""
         self.old_hits = 0
-        """How many of them have found it among the columns, for the first time."""
+        """How many of them have found it in the columns, for the first time."""
         self._nbytes = 0
         self._slots, self._mask = array("Q", (0,)), 0
         if batch.num_rows == 0:  # as most are while a table is young
@@ -89,6 +94,10 @@ class LoadedBucket:
             at = at + 1 & mask
         return None
 
+    def has(self, shard: Key) -> bool:
+        """Whether a row of this shard key that is not here does not exist."""
+        return self.shards is None or shard in self.shards
+
     def entry(self, at: int) -> tuple[Key, Versioned[Any]]:
         """The row at an index of the columns, with its key."""
         key = self._key_at(at)
@@ -98,7 +107,7 @@ class LoadedBucket:
         return tuple([column[at] for column in self._keys])
 
     def index(self) -> BucketHashes:
-        """The bucket without its rows, all of which are in files by now."""
+        """The bucket without its rows, which are all in files."""
         hashes = [entry >> 32 for entry in self._slots if entry]
         return BucketHashes([*hashes, *map(hash_of, self.changed)], self.used_at)
 
@@ -118,6 +127,7 @@ class BucketHashes:
     """The hashes of a bucket's keys, and the rows that were looked up or changed since."""
 
     __slots__ = ("_hashes", "changed", "hits", "used_at")
+    shards: Final = None
 
     def __init__(self, hashes: Iterable[int], used_at: int) -> None:
         self._hashes = array("I", sorted(hashes))

@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
     ]
 )
 FEW = 256
-"""So many changed rows of a table go into a change file; more get a file of their own."""
+"""Maximum of changed rows of a table in a change file; more get an L0 file."""
 
 Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
@@ -99,7 +99,7 @@ def encoded(rows: pa.Table) -> bytes:
 def parse(raw: bytes, path: str) -> pa.RecordBatch:
     """All rows of a change file."""
     try:
-        # Not `read_table`: it hands even a small file to other threads.
+        # Not `read_table`, which uses other threads even for a small file.
         file = pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True)
         table = file.read(use_threads=False).select(SCHEMA.names).cast(SCHEMA)
     except (pa.ArrowInvalid, KeyError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The compactor: commits whenever there is something, and merges beside that."""
+"""The compactor: commits whenever the inbox has batches, and merges concurrently."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from arco.storage.outage import Outage
 
 
 class Compactor:
-    """Wakes on a signal from its own process, and looks by itself every `interval_s`.
+    """Wakes on a signal from its own process, and every `interval_s`.
 
-    Losing races and errors of the store are part of its life, once it has reached the store:
-    it waits, and goes on when they are over. Commits and merges wait independently.
+    After its first success, lost races and errors of the store do not end it: it waits until they
+    are over. Commits and merges wait independently.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Compactor:
         merge_interval_s: float = 1.0,
         announce: Callable[[Head, int], None] = lambda head, events: None,
     ) -> None:
-        """`announce` is told of each generation that this publishes, and its events."""
+        """`announce` is called with each generation that this publishes, and its events."""
         self._committer = writer.committer
         self._signal = writer.signal
         self._stop = stop
@@ -52,7 +52,7 @@ class Compactor:
             self.try_to_drain([])
 
     def try_to_drain(self, names: list[str]) -> float:
-        """How long to wait after it because the store fails."""
+        """Drain; returns the pause after an error of the store."""
         try:
             self.drain(names)
         except Error as error:
@@ -61,7 +61,7 @@ class Compactor:
         return 0.0
 
     def drain(self, names: list[str] | None = None) -> int:
-        """Commit until the inbox is empty; how many events that were."""
+        """Commit until the inbox is empty; returns the number of events."""
         total = 0
         while isinstance(outcome := self._committer.commit(names or ()), Committed):
             total += outcome.events

@@ -1,9 +1,9 @@
-"""Which batches were consumed before: the look-up that makes a batch count once.
+"""Which batches were consumed before: the lookup that makes a batch count once.
 
-A name is looked up in every file of `log.batches` whose range of names includes it. Names
-begin with the time of their making, and a file holds the names of some stretch of time, so
-for new batches that is a few small files of the last minutes, which are kept as sets. A
-batch that arrives late costs a look into the files of its own time.
+A name is looked up in every file of `log.batches` whose range of names includes it. Names begin
+with the time of their creation, and a file holds the names of some period, so for new batches these
+are a few small files of the last minutes, which are cached as sets. A late batch costs reads of the
+files of its own time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections.abc import Collection, Iterable
 from arco.log.contents import TableFiles
 from arco.log.manifest import FileRef
 from arco.state.parquet import WHOLE_FILE_BYTES, Files
-from arco.state.sorted_rows import bucket_slice, find
+from arco.state.sorted_rows import find
 from arco.state.system import BATCHES
 
-CACHED_FILES = 256
+CACHED_FILES = 4_096
+"""More than the number of change files without merges: each commit searches all of them."""
 
 
 class ConsumedBatches:
@@ -39,13 +40,13 @@ class ConsumedBatches:
         return consumed
 
     def remember(self, path: str, names: Iterable[str]) -> None:
-        """What a file of the table holds."""
+        """Cache the names in a file of the table."""
         self._names[path] = frozenset(names)
         while len(self._names) > CACHED_FILES:
             self._names.popitem(last=False)
 
     def _forget_all_but(self, paths: Collection[str]) -> None:
-        """Files that were merged hold names that are in others by now."""
+        """Remove merged files from the cache: their names are in other files."""
         for path in [path for path in self._names if path not in paths]:
             del self._names[path]
 
@@ -66,6 +67,6 @@ class ConsumedBatches:
     def _holds(self, ref: FileRef, name: str) -> bool:
         bucket = BATCHES.bucket((name,))
         return any(
-            find(bucket_slice(batch, bucket), BATCHES.key, (name,)) >= 0
+            find(batch, bucket, BATCHES.key, (name,)) >= 0
             for batch in self._files.batches(BATCHES, ref, bucket, (name,))
         )

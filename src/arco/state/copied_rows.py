@@ -1,6 +1,6 @@
-"""Rows from events: what has the same name in both is copied, and what differs is given.
+"""Rows from events: fields with the same name are copied, others are passed.
 
-A field that an event and a row share is so written in two places, and in no third one.
+So a field that an event and a row share is written in two places, not in three.
 """
 
 from __future__ import annotations

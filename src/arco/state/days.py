@@ -1,10 +1,9 @@
 """Tables with history, read by their days.
 
-`newest_first` goes back as far as somebody asks: the hot rows come first, together, then
-history, a day or a month at a time. Whoever has enough stops, and files of earlier days are
-not opened.
-`newest_rows` takes as many as are wanted.
-`get_of_day` looks up a row of which the day is known by which it left, if it has.
+`newest_first` iterates back in time: the hot rows come first, together, then history, a day or a
+month at a time. A caller that has enough stops, and files of earlier days are not opened.
+`newest_rows` returns a limited number. `get_of_day` looks up a row whose day in history, if it is
+there, is known.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ class HistoryStretch(NamedTuple):
     rows: pa.Table
     """With their versions, in file order."""
     rest_before: datetime | None
-    """Rows that are still to come have a time before this one, in the column by which they
-    left; None if there are none."""
+    """Later rows have a time before this one, in the history column; None if there are none."""
 
 
 def newest_first(
@@ -36,11 +34,9 @@ def newest_first(
 ) -> Iterator[HistoryStretch]:
     """The rows of a table, or of a shard key, or of a longer part of keys.
 
-    With `between`, only files are opened that may hold a shard key of that range; their
-    other rows come along.
-
-    For tables whose rows do not come back once they have left, such as those of runs: of
-    another a key might be met twice.
+    With `between`, only files that may hold a shard key of that range are opened; their other rows
+    are included. For tables whose rows never return from history, such as those of runs: otherwise
+    a key might occur twice.
     """
     hot = hot_stretch(snapshot, table, *shard, between=between)
     yield hot
@@ -51,14 +47,14 @@ def newest_first(
 def hot_stretch(
     snapshot: Snapshot, table: Table[Any], *shard: Any, between: ShardRange = None
 ) -> HistoryStretch:
-    """What has not left for history."""
+    """The hot rows."""
     return HistoryStretch(*snapshot.hot_rows(table, shard, between))
 
 
 def history_stretches(
     snapshot: Snapshot, table: Table[Any], *shard: Any, between: ShardRange = None
 ) -> Iterator[HistoryStretch]:
-    """What has left, the newest days first."""
+    """The rows in history, the newest days first."""
     last_days = snapshot.history_days(table, between)
     while last_days:
         last = last_days.pop()
@@ -74,9 +70,9 @@ def newest_rows(
     limit: int | None = None,
     since: datetime | None = None,
 ) -> list[R]:
-    """The newest rows of a shard key that match, by the time by which they leave, newest first.
+    """The newest rows of a shard key that match, by the history column, newest first.
 
-    No more than `limit`, and none from before `since`: files of earlier days stay closed.
+    At most `limit`, and none from before `since`: files of earlier days are not opened.
     """
     assert table.history is not None
     at = attrgetter(table.history.column)
@@ -87,14 +83,14 @@ def newest_rows(
         chosen = chosen[:limit]
         if rest_before is None or (since is not None and rest_before <= since):
             break
-        # Some of the hot rows may be old enough to leave: they did not yet.
+        # Some hot rows may be older than rows in history.
         if limit is not None and len(chosen) == limit and at(chosen[-1]) >= rest_before:
             break
     return chosen
 
 
 def get_of_day(snapshot: Snapshot, table: Table[R], key: Key, day: date) -> R | None:
-    """A row by its key: among the hot ones, or in history of that day alone."""
+    """A row by its key: among the hot ones, or in history of that day."""
     return snapshot.get_of_day(table, key, day)
 
 

@@ -1,4 +1,4 @@
-"""What is different between two states of a table, and between two snapshots."""
+"""The differences between two states of a table, and between two snapshots."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from arco.state.table import Key, Row, Table
 Rows = dict[Key, tuple[int, Row]]
 
 LOOK_UPS: Final = 2_000
-"""So many rows are looked up one by one; more are taken from a scan."""
+"""Up to this many rows are looked up one by one; more are read by a scan."""
 
 
 class RowDiff(NamedTuple):
-    """Keys by what happened to their rows on the way from one state to the other."""
+    """Keys of rows that were added, removed or changed."""
 
     table: Table[Any]
     before: Rows
@@ -33,7 +33,7 @@ class RowDiff(NamedTuple):
 
 
 def diff_rows(table: Table[Any], before: pa.Table, after: pa.Table, *, versions: bool) -> RowDiff:
-    """Compare live rows (as `scan` gives them); with their versions, or what they say only."""
+    """Compare live rows (from `scan`); with or without their versions."""
     if not before.num_rows and not after.num_rows:
         return RowDiff(table, {}, {}, [], [], [])
     columns = [*table.columns, "row_version"] if versions else list(table.columns)

@@ -1,8 +1,7 @@
 """Finding event ids that are in the log more than once, in bounded memory.
 
-Ids go into parts by their checksum, so that equal ids meet in one part. A part is
-kept in memory while it is small, and in a temporary file from then on. The parts
-are looked at one after the other.
+Ids are partitioned by their checksum, so that equal ids are in one part. A small part is in memory,
+a larger one in a temporary file. The parts are searched one after the other.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ class EventIds:
         for part in self._parts:
             part.seek(0)
             first: dict[str, int] = {}
-            again: dict[str, list[int]] = {}
+            duplicates: dict[str, list[int]] = {}
             for line in part:
                 event_id, position = msgspec.json.decode(line, type=tuple[str, int])
                 if event_id in first:
-                    again.setdefault(event_id, [first[event_id]]).append(position)
+                    duplicates.setdefault(event_id, [first[event_id]]).append(position)
                 else:
                     first[event_id] = position
-            for event_id, positions in again.items():
+            for event_id, positions in duplicates.items():
                 yield DuplicateEvent(event_id, sorted(positions))

@@ -1,4 +1,4 @@
-"""The commits of one process, for those parts of it that follow them."""
+"""Notifies parts of a process of its commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from arco.log.head import Head
 from arco.state.changes import Changes
 
 OnCommit = Callable[[Head, Changes], None]
-"""Told of a commit, with the rows that it changed, by the thread that committed."""
+"""Called with a commit and the rows that it changed, by the thread that committed."""
 
 
 class CommitFeed:
@@ -16,7 +16,7 @@ class CommitFeed:
         self._followers: tuple[OnCommit, ...] = ()
 
     def follow(self, follower: OnCommit) -> Callable[[], None]:
-        """Tell `follower` of each commit from now on; the returned call ends that."""
+        """Call `follower` with each commit from now on; the returned function ends that."""
         self._followers += (follower,)
 
         def unfollow() -> None:

@@ -16,7 +16,7 @@ from arco.state.table import shard_text
 
 ROWS_PER_GROUP = 8_192
 SMALL_CELLS = 4_096
-"""Below this, making ready to compress each column takes longer than all the rest."""
+"""Below this, setting up the compression of each column takes longer than everything else."""
 
 
 def encode(
@@ -37,7 +37,7 @@ def encode(
 
 
 class FileEncoder:
-    """A table file in the making: its rows come in file order, some whole buckets at a time."""
+    """Encodes a table file: its rows come in file order, some whole buckets at a time."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class FileEncoder:
         self._days = days
         self._expected_rows = expected_rows
         self._group_rows = group_rows or ROWS_PER_GROUP
-        # Of a large file there is one copy: Arrow's own sink doubles, and is copied at the end.
+        # One copy of a large file: Arrow's own sink doubles its buffer and copies it at the end.
         is_large = expected_rows > ROWS_PER_GROUP
         self._sink: Any = io.BytesIO() if is_large else pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
@@ -114,7 +114,7 @@ class FileEncoder:
 
 
 def whole_buckets(table: pa.Table, most_rows: int) -> Iterator[pa.Table]:
-    """Parts of up to so many rows, or of one bucket: a look-up reads one of them."""
+    """Parts with a maximum of rows, or of one bucket: a lookup reads one of them."""
     if table.num_rows <= most_rows:
         yield table
         return

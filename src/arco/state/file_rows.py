@@ -10,12 +10,12 @@ import pyarrow as pa
 from arco.log.manifest import FileRef
 from arco.state.lookup import slices
 from arco.state.parquet import Files
-from arco.state.sorted_rows import latest, prefix_range
+from arco.state.sorted_rows import latest
 from arco.state.table import Key, Table
 from arco.storage.parallel import each
 
 ShardRange = tuple[str, str] | None
-"""Only files are opened that may hold a shard key of this range; their other rows come along."""
+"""Only files that may hold a shard key of this range are opened; their other rows are included."""
 
 
 def newest_versions(
@@ -37,7 +37,7 @@ def may_hold(ref: FileRef, between: ShardRange) -> bool:
 
 
 def rows_of_files(files: Files, table: Table[Any], refs: Sequence[FileRef], shard: Key) -> pa.Table:
-    parts = list(_of_shard(files, table, refs, shard) if shard else _whole(files, table, refs))
+    parts = list(slices(files, refs, table, shard) if shard else _whole(files, table, refs))
     if not parts:
         return table.schema.empty_table()
     return latest(parts, table.key, keep_deleted=False)
@@ -46,12 +46,3 @@ def rows_of_files(files: Files, table: Table[Any], refs: Sequence[FileRef], shar
 def _whole(files: Files, table: Table[Any], refs: Sequence[FileRef]) -> Iterator[pa.RecordBatch]:
     for batches in each(files.store, lambda ref: files.batches(table, ref), refs):
         yield from batches
-
-
-def _of_shard(
-    files: Files, table: Table[Any], refs: Sequence[FileRef], shard: Key
-) -> Iterator[pa.RecordBatch]:
-    for batch in slices(files, refs, table, shard):
-        start, end = prefix_range(batch, table.key, shard)
-        if end > start:
-            yield batch.slice(start, end - start)

@@ -1,10 +1,9 @@
 """The fold: one function for each type of event in each stage, run by any engine.
 
-A *stage* sees one key at a time. For each type of payload that it folds it has an `On`: the
-type, its key, and a function that looks at the rows of that key and at
-one fact, and returns changes as data: rows to put or delete, and derived facts
-for the stages after it. A derived fact keeps the position of the event that
-caused it and is never written to the log.
+A *stage* sees one key at a time. For each type of payload that it folds it has an `On`: the type,
+its key, and a function that reads the rows of that key and one fact, and returns changes as data:
+rows to put or delete, and derived facts for the stages after it. A derived fact keeps the position
+of the event that caused it and is never written to the log.
 
     log -> stage 1 -> stage 2 -> ... -> rows
 
@@ -18,9 +17,8 @@ What makes two engines agree, row for row:
 - Time is the fact's `received_at`. There is no other.
 - A put that changes nothing keeps the row's version; so a fact that is met twice
   changes nothing.
-- A fold that raises is skipped for that fact, on every engine alike: a defect in
-  one fold must not stop the log. It is counted and reported, and a rebuild with
-  the defect mended repairs the rows.
+- A fold that raises is skipped for that fact, on every engine alike: a defect in one fold must not
+  stop the log. It is counted and reported, and a rebuild with a fixed fold repairs the rows.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from arco.state.table import Key, Row, Table, Versioned, bucket_of
 
 log = logging.getLogger(__name__)
 PORTION = 512
-"""After so many facts of a stage the source is asked whether it is tight."""
+"""After this many facts of a stage, `is_tight` is checked."""
 R = TypeVar("R", bound=Row)
 P = TypeVar("P", bound=Payload)
 
@@ -75,7 +73,7 @@ Change = Put | Delete | Emit
 
 
 class RowSource(Protocol):
-    """Committed rows, below what a batch has changed."""
+    """Committed rows, without the changes of a batch."""
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None: ...
 
@@ -83,7 +81,7 @@ class RowSource(Protocol):
 
 
 class NoRows:
-    """The source of a fold that starts from nothing."""
+    """The source of a fold that starts from an empty state."""
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         return None
@@ -93,7 +91,7 @@ class NoRows:
 
 
 class _Unreadable(BaseException):
-    """Committed rows could not be read. No defect of a fold, and none may catch it."""
+    """Committed rows could not be read. Not an error of a fold; folds must not catch it."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -101,11 +99,11 @@ class _Unreadable(BaseException):
 
 
 _UNSEEN = object()
-"""In the place of a row that nobody has looked at."""
+"""Marks a row that was not looked up yet."""
 
 
 class Rows:
-    """What a fold may look at: committed rows, overlaid with what the batch changed."""
+    """The rows for a fold: committed rows, overlaid with the changes of the batch."""
 
     def __init__(self, source: RowSource) -> None:
         self._source = source
@@ -113,7 +111,7 @@ class Rows:
         self._looked_up: defaultdict[Table[Any], dict[Key, Versioned[Any] | None]] = defaultdict(
             dict
         )
-        """Every row that was looked at, as it is now: the source is asked once for each."""
+        """The current state of every row that was looked up: the source is read once for each."""
         self._shards: dict[Table[Any], dict[Key, set[Key]]] = {}
         self.now: datetime = datetime.min
         """received_at of the fact being folded."""
@@ -144,7 +142,7 @@ class Rows:
     def scan(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, in the order of their keys.
 
-        Not of a table that spreads its shard keys: those are too large to be looked at whole.
+        Not for a table that spreads its shard keys: those are too large.
         """
         if table.spread > 1:
             raise Invalid(f"{table} spreads its shard keys: a fold looks at single rows of it")
@@ -154,7 +152,7 @@ class Rows:
             raise _Unreadable(error) from error
         cached = self._looked_up[table]
         for key, versioned in rows.items():
-            cached.setdefault(key, versioned)  # who scans often goes on to look at single rows
+            cached.setdefault(key, versioned)  # after a scan, single rows are often read too
         changed = self.changes.get(table, {})
         for key in self._changed_keys(table, shard):
             rows[key] = changed[key]
@@ -192,11 +190,11 @@ class Rows:
 
 
 class On(NamedTuple, Generic[P]):
-    """What a stage does on one type of payload."""
+    """A stage's handler for one type of payload."""
 
     payload: type[P]
     key: Callable[[Fact, P], str]
-    """The shard key of the rows that it looks at and changes."""
+    """The shard key of the rows that it reads and changes."""
     fold: Callable[[Rows, Fact, P], Iterable[Change]]
 
 
@@ -251,8 +249,8 @@ class Chain:
     def _first(self, payload: type[Payload]) -> tuple[int, ...]:
         """The stages that take a payload from the log.
 
-        Commands enter by the first stage that knows them, which admits each
-        once; the others take them from that stage. Facts go to all.
+        Commands go to the first stage that handles them, which admits each once; the other stages
+        get them from that one. Facts go to all.
         """
         takers = tuple(i for i, stage in enumerate(self.stages) if payload in stage.on)
         return takers[:1] if payload.COMMAND else takers
@@ -263,7 +261,7 @@ class Chain:
         return [(i, fact) for i, queue in enumerate(queues) for fact in queue]
 
     def queues(self, events: Iterable[Recorded]) -> list[list[Fact]]:
-        """What each stage takes from the log, in order."""
+        """The facts for each stage from the log, in order."""
         queues: list[list[Fact]] = [[] for _ in self.stages]
         takers = {p: [queues[i].append for i in stages] for p, stages in self._from_log.items()}
         for recorded in events:
@@ -296,7 +294,7 @@ class Folded(NamedTuple):
 def fold_stage(
     stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[FoldFailure]
 ) -> list[Fact]:
-    """Fold facts, which are in order, into `rows`; the facts that this derived."""
+    """Fold facts, which are in order, into `rows`; returns the derived facts."""
     try:
         return _fold_stage(stage, rows, facts, failures)
     except _Unreadable as unreadable:
@@ -334,7 +332,7 @@ def _fold_stage(
 
 
 def _check_delete(change: Delete) -> None:
-    """Refuse what could not be written: it would stop this commit, and every one after it."""
+    """Refuse rows that could not be written: they would fail this commit and every later one."""
     if change.table.history is not None:
         raise Invalid(f"{change.table} has history: its rows move to history and are not deleted")
 
@@ -344,8 +342,8 @@ def _fold_by_bucket(
 ) -> list[Fact]:
     """`fold_stage` with the facts of one bucket after those of another.
 
-    A source that cannot keep all buckets then reads each of them once. Keys are independent,
-    and facts of a key stay in order. What is derived is in the order of the facts.
+    So a source that cannot keep all buckets reads each of them once. Keys are independent, and
+    facts of a key stay in order. What is derived is in the order of the facts.
     """
     own: list[FoldFailure] = []
     derived: list[list[Fact]] = [[] for _ in facts]
@@ -383,7 +381,7 @@ def fold(
 ) -> Folded:
     """Fold a batch of events on the embedded engine.
 
-    `is_tight` tells, at any time, whether the source forgets buckets that it has read.
+    `is_tight` tells whether the source drops buckets that it has read.
     """
     queues = chain.queues(events)
     rows = Rows(source)

@@ -1,13 +1,12 @@
-"""fsck: is everything there, whole, and consistent with everything else?
+"""fsck: checks that everything exists, is undamaged and consistent.
 
-It checks every kept generation: the hash chain, positions, domain manifests and
-files. A deep check reads all bytes once and compares checksums, and looks into the
-head's tables and the log. It changes nothing.
+It checks every kept generation: the hash chain, positions, domain manifests and files. A deep check
+reads all bytes once and compares checksums, and checks the head's tables and the log. It changes
+nothing.
 
-Whatever is damaged, there is a report: what cannot be read is a finding, and all
-that can be reached without it is still checked. If the newest generation cannot be
-read, the newest one that can takes its place. Only a store that cannot be listed
-ends in an error. Nothing comes from the caches of this process.
+There is always a report: an object that cannot be read is a finding, and everything else is still
+checked. If the newest generation cannot be read, the newest readable one is used. Only a store that
+cannot be listed is an error. Nothing comes from the caches of this process.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Checker:
         deep: bool = True,
         progress: Progress = silent,
     ) -> None:
-        # Not the manifests of the caller: those remember what they read before.
+        # Not the manifests of the caller, which are cached.
         self._manifests = Manifests(
             manifests.store, manifests.tenant, manifests.workspace, manifests.clock
         )
@@ -109,28 +108,28 @@ class Checker:
     def check(self) -> FsckReport:
         # The hint before the listing: it never points above a head that is listed later.
         hint = self._hint()
-        kept = self._generations()
-        head = kept[-1] if kept else genesis(self._manifests.tenant, self._manifests.workspace)
-        self._check_hint(hint, kept)
-        self._check_chain(kept)
-        everything = [*self._pinned(kept), *kept]
-        manifests, files = self._manifests_of(everything)
-        files |= {f.path: f for h in everything for l0 in h.manifest.l0.values() for f in l0}
-        changes = {ref.path: ref for h in everything for ref in h.manifest.changes}
+        heads = self._generations()
+        head = heads[-1] if heads else genesis(self._manifests.tenant, self._manifests.workspace)
+        self._check_hint(hint, heads)
+        self._check_chain(heads)
+        all_heads = [*self._pinned(heads), *heads]
+        manifests, files = self._manifests_of(all_heads)
+        files |= {f.path: f for h in all_heads for l0 in h.manifest.l0.values() for f in l0}
+        changes = {ref.path: ref for h in all_heads for ref in h.manifest.changes}
         self._check_files(list(files.values()), self._tables_of(head))
         self._check_change_files(list(changes.values()))
-        log = self._log(head, kept)
+        log = self._log(head, heads)
         self._check_segments(log)
         referred = {*manifests, *files, *changes, *(ref.path for ref in log)}
-        self._bystanders(head, everything, referred)
-        everywhere: list[FileRef | ChangesRef | SegmentRef] = [*files.values(), *log]
-        everywhere += changes.values()
+        self._check_other_objects(head, all_heads, referred)
+        file_refs: list[FileRef | ChangesRef | SegmentRef] = [*files.values(), *log]
+        file_refs += changes.values()
         return FsckReport(
             head.generation,
             head.manifest.position,
-            len(everything),
-            len(everywhere) + len(manifests) + len(everything),
-            sum(ref.bytes for ref in everywhere),
+            len(all_heads),
+            len(file_refs) + len(manifests) + len(all_heads),
+            sum(ref.bytes for ref in file_refs),
             self._findings,
         )
 
@@ -146,9 +145,9 @@ class Checker:
         """Every generation from the floor to the newest that can be read, in order."""
         listed = self._listed()
         floor = self._floor(listed)
-        kept: list[Head] = []
+        heads: list[Head] = []
         numbers = [number for number in listed if floor.keeps(number)]
-        kept += filter(None, self._in_portions("generations", self._read, numbers))
+        heads += filter(None, self._in_portions("generations", self._read, numbers))
         # GC may have raised the floor since: what it removed is not missing.
         newer = self._floor(listed, quiet=True)
         if newer.generation >= floor.generation:
@@ -157,7 +156,7 @@ class Checker:
         for number in sorted(set(floor.thinned_numbers()) - set(listed)):
             path = paths.root(number)
             self._error("missing_generation", path, f"generation {number} is missing")
-        return [head for head in kept if floor.keeps(head.generation)]
+        return [head for head in heads if floor.keeps(head.generation)]
 
     def _listed(self) -> list[int]:
         numbers = []
@@ -169,10 +168,10 @@ class Checker:
         return numbers
 
     def _floor(self, listed: Sequence[int], quiet: bool = False) -> Floor:
-        """Which generations must be there; those that are, if nobody can tell."""
+        """Which generations must exist; those that do, if that is unknown."""
         highest = listed[-1] if listed else 1
         try:
-            floor = self._manifests.kept()
+            floor = self._manifests.floor()
         except Error as error:
             if not quiet:
                 self._error("floor", paths.FLOORS, error.message)
@@ -204,8 +203,8 @@ class Checker:
             self._error("manifest", path, error.message)
             return None
 
-    def _check_chain(self, kept: Sequence[Head]) -> None:
-        for parent, child in itertools.pairwise(kept):
+    def _check_chain(self, heads: Sequence[Head]) -> None:
+        for parent, child in itertools.pairwise(heads):
             if child.generation == parent.generation + 1:
                 self._link(parent, child, paths.root(child.generation))
 
@@ -226,26 +225,26 @@ class Checker:
             self._note("warning", "hint", paths.HINT, error.message)
             return None
 
-    def _check_hint(self, hint: Hint | None, kept: Sequence[Head]) -> None:
+    def _check_hint(self, hint: Hint | None, heads: Sequence[Head]) -> None:
         """The newest generation has no child that names its checksum: the hint does."""
         if hint is None:
-            if kept:
+            if heads:
                 message = "there is no hint; the next commit writes it"
                 self._note("warning", "hint", paths.HINT, message)
             return
-        newest = kept[-1].generation if kept else 0
+        newest = heads[-1].generation if heads else 0
         if hint.generation > newest:
             self._error(
                 "hint", paths.HINT, f"points at generation {hint.generation}, which is missing"
             )
-        for head in kept:
+        for head in heads:
             if head.generation == hint.generation and head.sha256 != hint.root_sha256:
                 message = f"has other bytes than {paths.HINT} says: one of them was changed"
                 self._error("hint", paths.root(head.generation), message)
 
-    def _pinned(self, kept: Sequence[Head]) -> list[Head]:
+    def _pinned(self, heads: Sequence[Head]) -> list[Head]:
         """The generations below the kept ones that active pins hold."""
-        present = {head.generation for head in kept}
+        present = {head.generation for head in heads}
         pinned: dict[int, Head] = {}
         for path, pin in self._pins():
             if pin.generation in present or pin.generation in pinned:
@@ -365,7 +364,7 @@ class Checker:
             self._error("unreadable", ref.path, error.message)
 
     def _check_object(self, ref: FileRef | SegmentRef | ChangesRef) -> bytes | None:
-        """The bytes, if a deep check finds them right; None otherwise."""
+        """The bytes, if a deep check has verified them; None otherwise."""
         try:
             if not self._deep:
                 size = self._store.head(ref.path).size
@@ -397,7 +396,7 @@ class Checker:
 
     # The log
 
-    def _log(self, head: Head, kept: Sequence[Head]) -> list[SegmentRef]:
+    def _log(self, head: Head, heads: Sequence[Head]) -> list[SegmentRef]:
         """The segments of the log; those that kept generations added, if it cannot be read."""
         files = _ReadFiles(self._store, self._segment_rows)
         try:
@@ -405,7 +404,7 @@ class Checker:
             return [segment_ref(row) for row in segments(snapshot)]
         except Error as error:
             self._error("log", paths.SEGMENTS, error.message)
-        return [h.manifest.segment for h in kept if h.manifest.segment is not None]
+        return [h.manifest.segment for h in heads if h.manifest.segment is not None]
 
     def _check_segments(self, log: Sequence[SegmentRef]) -> None:
         with event_ids() as ids:
@@ -443,12 +442,12 @@ class Checker:
             message = f"{count - DOUBLED_SHOWN} more events are in the log twice"
             self._error("doubled_event", paths.SEGMENTS, message)
 
-    # What lies around
+    # Other objects
 
-    def _bystanders(self, head: Head, kept: Sequence[Head], referred: set[str]) -> None:
+    def _check_other_objects(self, head: Head, heads: Sequence[Head], referred: set[str]) -> None:
         """Unconsumed, rejected, skipped, abandoned."""
         skipped: dict[str, int] = {}
-        for generation in kept:
+        for generation in heads:
             for kind, count in generation.manifest.skipped.items():
                 skipped[kind] = skipped.get(kind, 0) + count
         for kind, count in skipped.items():

@@ -1,4 +1,4 @@
-"""GC: removes what no kept generation refers to. A dry run unless told otherwise.
+"""GC: deletes objects that no kept generation refers to. A dry run by default.
 
 Generations are thinned as they grow old: all of them are kept for a day, then the last one of
 each hour, then the last one of each day, and none after that (`GenerationRetention`). The head
@@ -13,28 +13,25 @@ names the thinned ones below it. Then, in this order:
                                 own and the head refer to; marks.py remembers the first
     4. sweep                    root manifests, domain manifests and lists, then files
 
-Of the generations between the floor and the head none is read if there are many. What they
-refer to is referred to by the floor's generation or by the head, or it was written for a
-generation after the floor's, and is too young to be swept: nothing is swept that is not older
-than the first of those by the time that an attempt may take (a tenth of the age gate), nor
-anything that is younger than the age gate. Only a rollback or a rebuild brings back files that
-were given up before: those are read too, and each names the one before it. Ages are judged by
-the store's clock alone, which is measured at the start; a machine whose clock differs from it
-does not collect.
+Of the generations between the floor and the head none is read if there are many. What they refer to
+is referred to by the floor's generation or by the head, or it was written for a generation after
+the floor's, and is too young to be swept: nothing is swept that is not older than the first of
+those by the time that an attempt may take (a tenth of the age gate), nor anything that is younger
+than the age gate. Only a rollback or a rebuild brings back files that were unreferenced before:
+those generations are read too, and each names the one before it. Ages are judged by the store's
+clock alone, which is measured at the start; a machine whose clock differs from it does not collect.
 
-Segments are the log: those that the head knows stay for ever. One that was joined into
-another goes when the oldest kept generation is from after that. One delete that fails never
-stops the others.
+Segments are the log: those of the head stay for ever. One that was joined into another is deleted
+when the oldest kept generation is newer than that. One delete that fails never stops the others.
 
-Processes that ended without tidying up leave more, which no generation refers to:
-records of workers under `liveness/`, which go when they are older than the age gate
-(a worker writes its own every few seconds), and messages and claims under `queue/`,
-which go when neither the message nor any claim of it was written for a week. If the
-message was still wanted after all, the orchestrator sees that it is gone, and sends
-it again.
+Processes that ended without a cleanup leave other objects: liveness records, which are deleted when
+they are older than the age gate (a worker writes its own every few seconds), and messages and
+claims under `queue/`, which are deleted when neither the message nor any claim of it was written
+for a week. If the message was still needed, the orchestrator notices that it is missing, and
+enqueues it again.
 
-Nothing goes from `data/`, `logs/` and `plans/`: what may go there follows from versions
-and runs, and is collected by `arco.execution.collect`, which raises the floor as this does.
+Nothing is deleted from `data/`, `logs/` and `plans/`: that depends on versions and runs, and is
+done by `arco.execution.collect`, which raises the floor as this does.
 """
 
 from __future__ import annotations
@@ -66,13 +63,13 @@ from arco.storage.store_clock import BOUND
 LEASE = "gc"
 QUEUED = "queue leftover"
 FEW = 64
-"""So many generations above the floor are all read."""
+"""Up to this many generations above the floor are all read."""
 LEASE_TTL = timedelta(minutes=1)
 
 
 class GenerationRetention(msgspec.Struct, frozen=True):
     generations: timedelta = timedelta(days=1)
-    """How long every generation stays after another took its place."""
+    """How long every generation is kept after a newer one was published."""
     hourly: timedelta = timedelta(days=3)
     """How long the last generation of each hour stays."""
     daily: timedelta = timedelta(days=30)
@@ -81,7 +78,7 @@ class GenerationRetention(msgspec.Struct, frozen=True):
     """Generations that stay however old they are."""
     rejected: timedelta = timedelta(days=30)
     queue: timedelta = timedelta(days=7)
-    """How long a message stays in the queue that nobody has claimed or renewed."""
+    """How long a message without a claim or renewal is kept in the queue."""
 
     @classmethod
     def of_days(
@@ -139,7 +136,7 @@ class Collector:
     ) -> GcReport:
         if dry_run:
             return self._collect(retention or GenerationRetention(), True, progress)
-        # Two at once would only do the same work twice.
+        # Two concurrent ones would do the same work twice.
         with self._leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
                 raise Contended("another gc is running", hint="try again when it has ended")
@@ -153,7 +150,7 @@ class Collector:
             return GcReport(dry_run, 0, 0, 0, [], 0)
         # A dry run decides nothing, and must write nothing.
         now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
-        floor = wanted_floor(self._manifests, head, retention, now)
+        floor = next_floor(self._manifests, head, retention, now)
         if not dry_run:
             self._manifests.raise_floor(floor)
         pinned = {pin.generation for pin in self._pins.active(now)}
@@ -178,13 +175,13 @@ class Collector:
     def _marks(
         self, marked: Referred, floor: Floor, pinned: set[int], head: Head, progress: Progress
     ) -> dict[int, frozenset[str]]:
-        """What the generations refer to that are marked from."""
+        """The objects that marked generations refer to."""
         numbers = {floor.generation, *floor.thinned_numbers(), *pinned, head.generation}
-        few = head.generation - floor.generation <= FEW
-        if few:
+        is_small = head.generation - floor.generation <= FEW
+        if is_small:
             numbers.update(range(floor.generation, head.generation))
         heads = self._read(numbers - marked.keys(), progress)
-        if not few:
+        if not is_small:
             heads |= self._rewritten(floor.generation, head)
         marks = {number: marked[number] for number in numbers & marked.keys()}
         return marks | self._referred(heads, progress)
@@ -289,7 +286,7 @@ class Collector:
                     yield DeletableObject(copy.path, copy.size, "rejected object")
 
     def _queued(self, limit: datetime) -> Iterator[DeletableObject]:
-        """Messages with their claims: one that was renewed keeps its message, however old."""
+        """Messages with their claims: a renewed claim keeps its message."""
         messages: dict[str, list[ObjectMeta]] = {}
         for meta in self._store.list(paths.QUEUE):
             name = posixpath.basename(meta.path).partition(".")[0]
@@ -302,10 +299,10 @@ class Collector:
     def _old(self, prefix: str, limit: datetime) -> Iterator[ObjectMeta]:
         return (meta for meta in self._store.list(prefix) if meta.last_modified < limit)
 
-    def _sweep(self, doomed: Sequence[DeletableObject], progress: Progress) -> int:
-        # A message goes before its claims: without them, it would be taken.
-        first = [d.path for d in doomed if d.why == QUEUED and not _is_claim(d.path)]
-        then = [d.path for d in doomed if d.why != QUEUED or _is_claim(d.path)]
+    def _sweep(self, deletable: Sequence[DeletableObject], progress: Progress) -> int:
+        # A message is deleted before its claims: without them, it could be claimed.
+        first = [d.path for d in deletable if d.why == QUEUED and not _is_claim(d.path)]
+        then = [d.path for d in deletable if d.why != QUEUED or _is_claim(d.path)]
         failed, done, total = 0, 0, len(first) + len(then)
         for todo in (first, then):
             for start in range(0, len(todo), 256):
@@ -317,7 +314,7 @@ class Collector:
 
 
 class SegmentsOfLog:
-    """The segments that a generation's log consists of, with what was known of history files."""
+    """The segments of a generation's log, with the marks of history files."""
 
     def __init__(self, snapshot: Snapshot, live: dict[str, list[LiveSegment]]) -> None:
         table = snapshot.manifest(SEGMENTS)
@@ -358,11 +355,11 @@ def _is_claim(path: str) -> bool:
     return posixpath.basename(path).count(".") > 1
 
 
-def wanted_floor(
+def next_floor(
     manifests: Manifests, head: Head, retention: GenerationRetention, now: datetime
 ) -> Floor:
-    """Which generations to keep: those that were current as long ago as the retention says."""
-    current = manifests.kept()
+    """Which generations to keep: those that were current within the retention."""
+    current = manifests.floor()
     cutoff = now - max(retention.generations, manifests.age_gate)
     newer, before = manifests.first_where(lambda h: h.manifest.published_at > cutoff, current, head)
     # The generation before the first newer one was current at the cutoff.
@@ -381,20 +378,20 @@ def _thinned(
 ) -> list[Thinned]:
     """Of the generations below the floor, the last of each hour, then of each day.
 
-    Of what comes below the floor now, the last of each period is searched for: the others are
-    not read.
+    For generations that come below the floor now, only the last of each period is searched and
+    read.
     """
-    kept: dict[tuple[int, ...], Thinned] = {}
+    by_period: dict[tuple[int, ...], Thinned] = {}
     for thinned in current.thinned:
-        _keep(kept, thinned, retention, now)
+        _keep(by_period, thinned, retention, now)
     low = current.generation
     top = manifests.read(floor - 1) if low < floor else head
     while low < floor:
         root = _last_of_hour(manifests, manifests.read(low), top).manifest
         thinned = Thinned(root.generation, root.published_at, root.position, root.log_time)
-        _keep(kept, thinned, retention, now)
+        _keep(by_period, thinned, retention, now)
         low = root.generation + 1
-    return sorted(kept.values(), key=lambda thinned: thinned.generation)
+    return sorted(by_period.values(), key=lambda thinned: thinned.generation)
 
 
 def _last_of_hour(manifests: Manifests, first: Head, top: Head) -> Head:
@@ -410,7 +407,7 @@ def _last_of_hour(manifests: Manifests, first: Head, top: Head) -> Head:
 
 
 def _keep(
-    kept: dict[tuple[int, ...], Thinned],
+    by_period: dict[tuple[int, ...], Thinned],
     thinned: Thinned,
     retention: GenerationRetention,
     now: datetime,
@@ -418,6 +415,6 @@ def _keep(
     published = thinned.published_at
     day = (published.year, published.month, published.day)
     if now - published <= retention.hourly:
-        kept[(*day, published.hour)] = thinned
+        by_period[(*day, published.hour)] = thinned
     elif now - published <= retention.daily:
-        kept[day] = thinned
+        by_period[day] = thinned

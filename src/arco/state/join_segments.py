@@ -26,12 +26,12 @@ from arco.storage.unique_objects import put_own
 
 BYTES = 32 << 20
 EVENTS = 100_000
-"""No joined segment has more: it is read whole, and takes far more memory than bytes."""
+"""Maximum of events in a joined segment: it is read completely, into more memory."""
 PORTION = 256
 FEW = 8
-"""A day or month of so few segments is left as it is."""
+"""A day or month with fewer segments is left as it is."""
 FILES = 4
-"""So many days are done at a time."""
+"""Maximum of days that are joined in one merge."""
 
 
 class SegmentJoiner:
@@ -102,7 +102,7 @@ class SegmentJoiner:
 
 
 def _runs(rows: Sequence[SegmentRow]) -> Iterator[list[SegmentRow]]:
-    """Segments that follow each other, and make one of a good size together."""
+    """Consecutive segments that make one of a suitable size together."""
     run: list[SegmentRow] = []
     size = 0
     for row in rows:

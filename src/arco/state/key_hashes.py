@@ -1,4 +1,4 @@
-"""The hashes of keys: which keys are not among some rows, for four bytes a row."""
+"""The hashes of keys: show which keys are not among some rows, with four bytes per row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BITS = 0xFFFF_FFFF
 
 
 def hash_of(key: Key) -> int:
-    """The same in one process, not in another."""
+    """Stable within one process only."""
     return hash(key) & _BITS
 
 

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from arco.log.manifest import FileRef
 from arco.state.parquet import Files
-from arco.state.sorted_rows import bucket_slice, find
+from arco.state.sorted_rows import bucket_range, find, prefix_range
 from arco.state.table import Key, Row, Table, Versioned
 
 R = TypeVar("R", bound=Row)
 
 MANY = 8
-"""From so many keys on, the hashes of all keys of a file take less time than single looks."""
+"""For more keys, the hashes of all keys of a file take less time than single lookups."""
 
 
 def look_up(
@@ -26,11 +26,11 @@ def look_up(
     key: Key,
     history: Callable[[int], Iterable[FileRef]] = lambda version: (),
 ) -> Versioned[R]:
-    """The newest version of a row; (0, None) if it never was.
+    """The newest version of a row; (0, None) if it never existed.
 
-    Files with newer rows come first, and a file that cannot have a newer version of the row
-    than the best so far is left unread. `history` gives the history files with something
-    newer than a version; it is asked last.
+    Files with newer rows come first, and a file that cannot have a newer version of the row than
+    the best so far is left unread. `history` returns the history files with something newer than a
+    version; it is called last.
     """
     best = _newest(files, recent, table, key, (0, None))
     return _newest(files, history(best[0]), table, key, best)
@@ -41,8 +41,8 @@ def look_up_many(
 ) -> dict[Key, Versioned[R]]:
     """The newest versions of those rows that are, or were, in one of the files.
 
-    Each file is asked once, for all keys, which of them it may hold: what a key costs does not
-    depend on how many rows there are.
+    Each file is checked once for all keys that it may hold: the cost of a key does not depend on
+    the number of rows.
     """
     if len(keys) < MANY:
         versions = ((key, _newest(files, refs, table, key, (0, None))) for key in keys)
@@ -76,9 +76,8 @@ def _newest(
     for ref in candidates:
         if ref.versions[1] <= best[0]:
             break
-        for whole in files.batches(table, ref, bucket, key):
-            batch = bucket_slice(whole, bucket)
-            at = find(batch, table.key, key)
+        for batch in files.batches(table, ref, bucket, key):
+            at = find(batch, bucket, table.key, key)
             if at >= 0 and (version := batch.column("row_version")[at].as_py()) > best[0]:
                 deleted = batch.column("_deleted")[at].as_py()
                 best = (version, None if deleted else table.row_at(batch, at))
@@ -88,28 +87,32 @@ def _newest(
 def slices(
     files: Files, refs: Iterable[FileRef], table: Table[R], key: Key
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a key's bucket, from the row groups that may hold the key, or a part of it.
-
-    Of a shard key that is spread over several buckets: its own rows alone, of each file.
-    """
-    buckets, shard = table.buckets(key), table.shard_text(key)
+    """The rows whose keys start with `key`, a shard key or more: of each file, in its order."""
+    shard = table.shard_text(key)
+    if table.spread > 1 and len(key) == table.shard:
+        for ref in refs:
+            if ref.shard[0] <= shard <= ref.shard[1]:
+                yield from _of_spread_shard(files, ref, table, key)
+        return
+    (bucket,) = table.buckets(key)
     for ref in refs:
-        if not ref.shard[0] <= shard <= ref.shard[1]:
+        if not (
+            ref.buckets[0] <= bucket <= ref.buckets[1] and ref.shard[0] <= shard <= ref.shard[1]
+        ):
             continue
-        within = [b for b in buckets if ref.buckets[0] <= b <= ref.buckets[1]]
-        if not within:
-            continue
-        if table.spread > 1 and len(key) == table.shard:
-            yield from _of_spread_shard(files, ref, table, key, within)
-            continue
-        for batch in files.batches(table, ref, within[0], key):
-            yield bucket_slice(batch, within[0])
+        for batch in files.batches(table, ref, bucket, key):
+            start, end = prefix_range(batch, table.key, key, bucket_range(batch, bucket))
+            if end > start:
+                yield batch.slice(start, end - start)
 
 
 def _of_spread_shard(
-    files: Files, ref: FileRef, table: Table[Any], shard: Key, buckets: Sequence[int]
+    files: Files, ref: FileRef, table: Table[Any], shard: Key
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a shard key in a file, and no others, in file order."""
+    buckets = [b for b in table.buckets(shard) if ref.buckets[0] <= b <= ref.buckets[1]]
+    if not buckets:
+        return
     for batch in files.shard_batches(table, ref, shard, buckets):
         # Comparing a whole column takes less than a search in each of the buckets.
         for name, value in zip(table.key, shard, strict=False):

@@ -1,9 +1,8 @@
-"""What GC has worked out about objects that never change, remembered for the next one.
+"""A stored cache of what GC has read of immutable objects.
 
-A thinned generation is kept for weeks, and a file of `log.segments` for ever. What the first
-refers to, and which segments the second names, is worked out once and stored beside the
-floor: GC does not read all of them every time. It is a memory only: if it is lost or damaged,
-they are read again.
+A thinned generation is kept for weeks, and a file of `log.segments` for ever. What the first refers
+to, and which segments the second names, is computed once and stored beside the floor, so that GC
+does not read all of them every time. If it is lost or damaged, they are read again.
 """
 
 from __future__ import annotations
@@ -62,11 +61,11 @@ def read_marks(store: Store, floor: int) -> Marks:
 
 
 def write_marks(store: Store, floor: int, marks: Marks) -> None:
-    every = sorted(set().union(*marks.generations.values()))
-    number_of = {path: n for n, path in enumerate(every)}
+    all_paths = sorted(set().union(*marks.generations.values()))
+    number_of = {path: n for n, path in enumerate(all_paths)}
     generations = [
         (generation, sorted(number_of[path] for path in referred))
         for generation, referred in sorted(marks.generations.items())
     ]
-    raw = encode_sealed(_StoredMarks(every, generations, marks.segments))
+    raw = encode_sealed(_StoredMarks(all_paths, generations, marks.segments))
     store.put(paths.marks(floor), raw, Mode.OVERWRITE)

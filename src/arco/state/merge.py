@@ -1,20 +1,19 @@
 """Merges: fewer, larger files for the same rows.
 
-A merge runs beside commits. It reads files of a generation, writes new ones, and
-publishes a commit that swaps exactly the files it read. Commits in between only
-add files, so they do not disturb it. If one of its files is gone from the head,
-another merge replaced the same files, and this one's work is dropped.
+A merge runs beside commits. It reads files of a generation, writes new ones, and publishes a commit
+that swaps exactly the files it read. Commits in between only add files, so they do not conflict. If
+one of its files is not in the head any more, another merge replaced the same files, and this one's
+work is dropped.
 
-Three kinds, so that the cost follows the activity and not the size of a table:
+There are three kinds, so that the cost depends on the changes and not on the size of a table:
 
 - *joining change files*: those of many commits become one. A table with many rows in them
   gets an L0 file of its own.
 - *into a run*: small L0 files become one larger L0 file. Files join only a run of
   about their own size, so each row is rewritten a logarithmic number of times.
-- *into the base*: when the L0 rows amount to a good part of the base, or have
-  waited too long, the base files of the touched buckets are rewritten. Tombstones
-  end here, and rows that have left (see `History`) go to files of their day; the days of
-  months long past are joined into one file a month.
+- *into the base*: when the L0 rows amount to a good part of the base, or have waited too long, the
+  base files of the touched buckets are rewritten. Tombstones end here, and old rows (see `History`)
+  move to files of their day; the days of old months are joined into one file a month.
 
 Segments of days that are over are joined as well, into segments of up to 64 MiB.
 """
@@ -122,7 +121,7 @@ class Merger:
     def merge(self, *, everything: bool = False) -> Head | None:
         """Merge what is due (or everything, into the base); None if nothing was published.
 
-        Of several mergers one does the work: the others find the lease taken.
+        Of several mergers one does the work: the others do not get the lease.
         """
         publication = self._publisher.begin()
         contents = self._core.manifests.contents(self._core.manifests.head())
@@ -146,7 +145,7 @@ class Merger:
             else:
                 swaps = self._rewrite(contents, due, hold.keep)
             join = self._rewriter.join(joined, self._tables) if joined else None
-            # Whole tables passed through memory: what that leaves free goes back.
+            # Whole tables passed through memory: return free memory to the system.
             pa.default_memory_pool().release_unused()
             return self.publish(swaps, join, publication)
 
@@ -156,7 +155,7 @@ class Merger:
         join: Join | None = None,
         publication: Publication | None = None,
     ) -> Head | None:
-        """Publish files that were merged; None if other merges were faster with all of them."""
+        """Publish merged files; None if other merges have replaced all of them."""
         publication = publication or self._publisher.begin()
         head = publish(publication, lambda head: self._propose(head, swaps, join))
         if head is not None:
@@ -178,10 +177,10 @@ class Merger:
         return plan(files, self._limits, self._core.clock.now())
 
     def _joinable(self, contents: GenerationTables) -> tuple[ChangesRef, ...]:
-        """What a newer program has written, with tables or columns that this one has not, stays."""
+        """Change files without tables or columns of newer programs, which stay as they are."""
         changes = contents.head.manifest.changes
-        mine = [ref for ref in changes if all(self._knows(ref, name) for name in ref.tables)]
-        return to_join(mine, self._limits)
+        readable = [ref for ref in changes if all(self._knows(ref, name) for name in ref.tables)]
+        return to_join(readable, self._limits)
 
     def _knows(self, ref: ChangesRef, name: str) -> bool:
         """Whether this program has the table, with every column that its rows here have."""
@@ -197,7 +196,7 @@ class Merger:
         swaps = []
         for table, plan in due:
             keep()
-            # What commits, and the table before, have left free between other things goes back.
+            # Return free memory of commits and of the table before to the system.
             pa.default_memory_pool().release_unused()
             if plan.into_base:
                 files = contents.table(str(table), table.manifest())

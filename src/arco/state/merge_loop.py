@@ -16,8 +16,8 @@ from arco.storage.outage import Outage
 
 
 class MergeLoop:
-    """Merges what is due every `interval_s`. Errors of the store end it only at its beginning:
-    after that it waits, and goes on when they are over."""
+    """Merges what is due every `interval_s`. Errors of the store end it only before its first
+    success: after that it waits until they are over."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class MergeLoop:
         interval_s: float = 1.0,
         on_merge: Callable[[Head], None] = lambda head: None,
     ) -> None:
-        """`on_merge` is told of each generation that this publishes."""
+        """`on_merge` is called with each generation that this publishes."""
         self._merger = merger
         self._interval_s = interval_s
         self._on_merge = on_merge
@@ -41,7 +41,7 @@ class MergeLoop:
     def beside(self, stop: threading.Event) -> Iterator[None]:
         """Merge on a thread while the block runs; the end of either sets `stop`.
 
-        Commits without merges would pile up files: what ends the merges ends the block, too,
+        Without merges, commits would accumulate files: an error of the merges also ends the block,
         and is raised after it.
         """
         failures: list[Exception] = []
@@ -64,7 +64,7 @@ class MergeLoop:
             raise failures[0]
 
     def _try_to_merge(self) -> float:
-        """How long to wait after it because the store fails."""
+        """Merge; returns the pause after an error of the store."""
         try:
             head = self._merger.merge()
         except Error as error:

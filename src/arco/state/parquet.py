@@ -31,32 +31,33 @@ from arco.storage.seal import read_checked
 
 T = TypeVar("T")
 
+
 _MANY_BYTES = 1 << 20
-"""What is smaller is read by one thread: others cost more than they save."""
+"""Smaller files are read by one thread, which is faster."""
 COLUMN_BYTES = 1_500
-"""What a column of a batch costs in memory besides its values, as measured: its field, its
-array, its buffers and what they waste by alignment."""
+"""The memory of a column of a batch besides its values, as measured: its field, array, buffers and
+alignment."""
 FOOTER_SHARE = 8
-"""Footers are kept as long as their bytes are less than this part of the budget: in memory they
-take about as much more."""
+"""Footers are kept as long as their bytes are less than this part of the budget. In memory they
+take 13 times as much, as measured: less than twice the budget."""
 HASHED_ROWS = 4 << 20
-"""The hashes of so many keys are kept, of four bytes each."""
+"""Maximum of cached hashes of keys, of four bytes each."""
 WHOLE_FILE_BYTES = 256 << 10
 """Up to this size one request for the whole file is cheaper than two for parts of it."""
 WHOLE_FILE_ROWS = 2 * LOOKED_UP_GROUP
-"""Up to so many rows, all of a file that was fetched whole are decoded for one of them."""
+"""Up to this many rows, all rows of a completely fetched file are decoded for one of them."""
 _ALL, _BYTES = -1, -2
-"""In the place of a row group's number: all rows of a file, and its bytes."""
+"""Used as a row group's number: all rows of a file, and its bytes."""
 
 
 class Files:
-    """Reads table files, and keeps what it read: they never change. Bounded by real bytes."""
+    """Reads and caches table files, which never change. Bounded by real bytes."""
 
     def __init__(self, store: Store, *, budget_bytes: int = 16 << 20) -> None:
         self.store = store
         self._budget = budget_bytes
-        self._used = 0
-        self._kept: OrderedDict[tuple[str, int], pa.RecordBatch | bytes] = OrderedDict()
+        self.used_bytes = 0
+        self.cache: OrderedDict[tuple[str, int], Any] = OrderedDict()
         self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
         self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
@@ -67,18 +68,14 @@ class Files:
         self, table: Table[Any], ref: FileRef, bucket: int | None = None, key: Key | None = None
     ) -> list[pa.RecordBatch]:
         """The row groups of a file that may hold a bucket (and a key in it), or all."""
-        if ref.table:
-            if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
-                return []
-            return [self._changed(table, ref)]
         if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
             return []
+        if ref.table:
+            return [self._changed(table, ref)]
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        groups: Iterable[int] = range(len(footer.groups))
-        if bucket is not None:
-            groups = footer.may_hold(bucket, key)
+        groups = range(len(footer.groups)) if bucket is None else footer.may_hold(bucket, key)
         return [self._group(table, ref, footer, i) for i in groups]
 
     def shard_batches(
@@ -86,7 +83,7 @@ class Files:
     ) -> list[pa.RecordBatch]:
         """The row groups that may hold rows of a shard key that is spread over buckets.
 
-        Few of the groups of so many buckets do: the columns of the shard key alone are read first.
+        Few of the groups do: the columns of the shard key are read first.
         """
         if ref.table or (ref.bytes <= WHOLE_FILE_BYTES and ref.rows <= WHOLE_FILE_ROWS):
             return self.batches(table, ref, buckets[0])
@@ -96,7 +93,7 @@ class Files:
             at = (f"{ref.path}#{table.shard_text(shard)}", _ALL)
             columns = dict(zip(table.key, shard, strict=False))
             find = functools.partial(self._holding, table, ref, footer, candidates, columns)
-            holding = self._kept_or(at, lambda: self._twice(find))
+            holding = self._cached_or(at, lambda: self._twice(find))
             candidates = list(memoryview(holding).cast("I"))
         return [self._group(table, ref, footer, i) for i in candidates]
 
@@ -142,7 +139,7 @@ class Files:
             or not ref.buckets[0] <= bucket <= ref.buckets[1]
         ):
             return False
-        return len(list(self._footer(ref).may_hold(bucket))) > 1
+        return len(self._footer(ref).may_hold(bucket)) > 1
 
     def table(self, table: Table[Any], ref: FileRef) -> pa.Table:
         """All rows, verified; of a view the columns that it has. The cache is not filled."""
@@ -151,22 +148,26 @@ class Files:
         return decode(self.raw(ref), ref, table.schema.names if table.is_view else None)
 
     def opened(self, table: Table[Any], ref: FileRef) -> OpenedFile:
-        """A file of which rows are read as they are asked for, without filling the cache."""
+        """A file whose rows are read when needed, without filling the cache."""
         if ref.table:
             return OpenedFile(ref, changes.rows_of(self._changes(ref), table, ref))
         return OpenedFile(ref, self.raw(ref))
+
+    def derived(self, name: str, make: Callable[[], T]) -> T:
+        """A cached value, with `nbytes`, derived from files. A name begins with a file's path."""
+        return self._cached_or((name, _ALL), make)
 
     def changed_rows(self, table: Table[Any], ref: FileRef) -> dict[Key, Versioned[Any]]:
         """All rows of a table in a change file, by key."""
         return changes.versioned_rows(self._changes(ref), table, ref)
 
     def key_hashes(self, table: Table[Any], ref: FileRef) -> KeyHashes:
-        """Tells which keys are not among the rows of a table in a file."""
+        """Hashes that show which keys are not among the rows of a table in a file."""
         at = f"{ref.path}#{ref.table}"
         with self._lock:
-            if (kept := self._hashes.get(at)) is not None:
+            if (cached := self._hashes.get(at)) is not None:
                 self._hashes.move_to_end(at)
-                return kept
+                return cached
         hashes = KeyHashes(self._keys(table, ref))
         with self._lock:
             if at not in self._hashes:
@@ -183,21 +184,21 @@ class Files:
         return zip(*(keys.column(name).to_pylist() for name in table.key), strict=True)
 
     def written(self, ref: ChangesRef, raw: bytes) -> None:
-        """Keep a change file that this process has just written."""
+        """Cache a change file that this process has just written."""
         self._keep((ref.path, _ALL), changes.parse(raw, ref.path))
 
     def forget(self, paths: Set[str]) -> None:
-        """Drop what is kept of files, because others have taken their place."""
+        """Remove files from the cache, because they were replaced."""
         with self._lock:
-            for at in [at for at in self._kept if at[0].partition("#")[0] in paths]:
-                self._used -= real_bytes(self._kept.pop(at))
+            for at in [at for at in self.cache if at[0].partition("#")[0] in paths]:
+                self.used_bytes -= real_bytes(self.cache.pop(at))
             for key in [key for key in self._hashes if key.partition("#")[0] in paths]:
                 self._hashed_rows -= len(self._hashes.pop(key))
             for path in paths & self._footers.keys():
                 self._footer_bytes -= self._footers.pop(path).metadata.serialized_size
 
     def _changes(self, ref: FileRef) -> pa.RecordBatch:
-        return self._kept_or((ref.path, _ALL), lambda: changes.parse(self.raw(ref), ref.path))
+        return self._cached_or((ref.path, _ALL), lambda: changes.parse(self.raw(ref), ref.path))
 
     def _changed(self, table: Table[Any], ref: FileRef) -> pa.RecordBatch:
         """The rows of one table in a change file."""
@@ -215,7 +216,7 @@ class Files:
 
     def _bytes(self, ref: FileRef) -> bytes:
         """The bytes of a small file."""
-        return self._kept_or((ref.path, _BYTES), lambda: self.raw(ref))
+        return self._cached_or((ref.path, _BYTES), lambda: self.raw(ref))
 
     def _group(
         self,
@@ -227,10 +228,12 @@ class Files:
     ) -> pa.RecordBatch:
         """One row group; of a view the columns that it has."""
         at, columns = (ref.path, i), None
-        if (whole := self._get(at)) is not None:
-            return whole
-        if table.is_view:
+        cached = self._get(at)
+        if cached is None and table.is_view:
             at, columns = (f"{ref.path}#{table.row.__name__}", i), table.schema.names
+            cached = self._get(at)
+        if cached is not None:
+            return cached
 
         def read() -> pa.Table:
             file = source or self._fetched(ref, footer.groups[i], footer.groups[i])
@@ -239,29 +242,29 @@ class Files:
         return self._cached(at, lambda: self._twice(read))
 
     def _cached(self, at: tuple[str, int], read: Callable[[], pa.Table]) -> pa.RecordBatch:
-        return self._kept_or(at, lambda: one_batch(read()))
+        return self._cached_or(at, lambda: one_batch(read()))
 
-    def _kept_or(self, at: tuple[str, int], read: Callable[[], T]) -> T:
-        if (kept := self._get(at)) is not None:
-            return kept  # type: ignore[no-any-return]
+    def _cached_or(self, at: tuple[str, int], read: Callable[[], T]) -> T:
+        if (cached := self._get(at)) is not None:
+            return cached  # type: ignore[no-any-return]
         value = read()
         self._keep(at, value)
         return value
 
     def _get(self, at: tuple[str, int]) -> Any:
         with self._lock:
-            if (kept := self._kept.get(at)) is not None:
-                self._kept.move_to_end(at)
-            return kept
+            if (cached := self.cache.get(at)) is not None:
+                self.cache.move_to_end(at)
+            return cached
 
     def _keep(self, at: tuple[str, int], value: Any) -> None:
         with self._lock:
-            if at not in self._kept:
-                self._kept[at] = value
-                self._used += real_bytes(value)
-            while self._used > self._budget and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                self._used -= real_bytes(dropped)
+            if at not in self.cache:
+                self.cache[at] = value
+                self.used_bytes += real_bytes(value)
+            while self.used_bytes > self._budget and len(self.cache) > 1:
+                _, dropped = self.cache.popitem(last=False)
+                self.used_bytes -= real_bytes(dropped)
 
     def _range(self, ref: FileRef, start: int, length: int) -> bytes:
         try:
@@ -284,14 +287,14 @@ class Files:
 
     def _footer(self, ref: FileRef) -> RowGroupIndex:
         with self._lock:
-            if (kept := self._footers.get(ref.path)) is not None:
+            if (cached := self._footers.get(ref.path)) is not None:
                 self._footers.move_to_end(ref.path)
-                return kept
+                return cached
         if ref.bytes <= WHOLE_FILE_BYTES:
             raw = self._bytes(ref)
         else:
             raw = self._twice(lambda: self._read_footer(ref))
-        # A footer alone will do: nothing else is looked at before a row group is read.
+        # The footer is enough: nothing else is used before a row group is read.
         metadata = pq.read_metadata(pa.BufferReader(raw))
         footer = RowGroupIndex(metadata, RowGroups(metadata))
         with self._lock:
@@ -353,17 +356,16 @@ def decode(raw: bytes, ref: FileRef, columns: Sequence[str] | None = None) -> pa
 
 
 def _missing(ref: FileRef) -> Corrupt:
-    return Corrupt(
-        f"{ref.path} is missing",
-        hint="the generation may have been collected: open a newer one; else run fsck",
-    )
+    hint = "the generation may have been collected: open a newer one; else run fsck"
+    return Corrupt(f"{ref.path} is missing", hint=hint)
 
 
-def real_bytes(batch: pa.RecordBatch | bytes) -> int:
+def real_bytes(value: Any) -> int:
     """What a batch costs in memory: for the small files of single commits more than its values."""
-    if isinstance(batch, bytes):
-        return len(batch)
-    return int(batch.nbytes + COLUMN_BYTES * batch.num_columns)
+    if isinstance(value, bytes):
+        return len(value)
+    columns = value.num_columns if isinstance(value, pa.RecordBatch) else 0
+    return int(value.nbytes + COLUMN_BYTES * columns)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

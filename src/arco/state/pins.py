@@ -1,8 +1,7 @@
 """Pins: generations that GC must keep, for a backup, a rollback, or a person.
 
-GC raises the floor before it looks at the pins. Whoever needs an old generation
-pins it first, and then looks at the floor. So either GC sees the pin, or the
-other one sees that it came too late; never neither.
+GC raises the floor before it reads the pins. A process that needs an old generation pins it first,
+and then reads the floor. So either GC sees the pin, or the process sees that it came too late.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ class Pins:
         before = self._read(name)
         pin = Pin(name, generation, reason, now, None if ttl is None else now + ttl)
         self._store.put(paths.pin(name), encode_sealed(pin), Mode.OVERWRITE)
-        floor = self._manifests.kept()
-        kept = floor.keeps(generation) or any(
+        floor = self._manifests.floor()
+        is_kept = floor.keeps(generation) or any(
             p.generation == generation and p.name != name for p in self.active(now)
         )
-        if not kept or self._manifests.find(generation) is None:
+        if not is_kept or self._manifests.find(generation) is None:
             self._put_back(name, before)
             raise NotFound(
                 f"generation {generation} was collected",
-                hint=f"all from {floor.generation} on are kept; `servo admin snapshot history` "
-                "lists the older ones that are",
+                hint=f"all from {floor.generation} on are kept; `servo admin snapshot --history N` "
+                "lists older ones that are kept",
             )
         return pin
 
@@ -77,7 +76,7 @@ class Pins:
         return read_pins(self._store)
 
     def active(self, now: datetime | None = None) -> list[Pin]:
-        """The pins that hold at a time of the store's clock, by default about now."""
+        """The pins that are valid at a time of the store's clock, by default about now."""
         now = now or self._store_clock.estimate()
         return [pin for pin in self.all() if pin.expires_at is None or pin.expires_at > now]
 

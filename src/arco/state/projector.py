@@ -24,7 +24,7 @@ from arco.state.warm import Warm
 from arco.storage import paths
 
 SKIPPED_KINDS = 20
-"""So many kinds of failures are counted one by one in a root manifest."""
+"""Maximum of kinds of failures that a root manifest counts separately."""
 
 
 class Projected:
@@ -50,7 +50,7 @@ class Projected:
 
 
 def count_failures(failures: Iterable[FoldFailure]) -> dict[str, int]:
-    """Facts that a fold failed on, by type, stage and kind of error; not without end."""
+    """Facts that a fold failed on, by type, stage and kind of error; bounded."""
     counts: dict[str, int] = {}
     for failure in failures:
         kind = f"{failure.type} in {failure.stage}: {failure.error[:200]}"
@@ -88,7 +88,7 @@ class StateProjector:
     def __init__(
         self, core: Core, chain: Chain, warm: Warm, on_commit: OnCommit = lambda head, changes: None
     ) -> None:
-        """`on_commit` is told of each commit of this process, with the rows that it changed."""
+        """`on_commit` is called with each commit of this process, and the rows that it changed."""
         self._core = core
         self._manifests = core.manifests
         self._consumed = ConsumedBatches(core.files)

@@ -1,14 +1,12 @@
 """Rebuild: fold the log again, beside the live state; compare; publish as one commit.
 
-Either engine may do the folding; both hand back the rebuilt tables, and the rest
-is the same. The embedded engine folds in batches over files of its own, so its
-memory is bounded too.
+Both engines fold and return the rebuilt tables; the rest is the same. The embedded engine folds in
+batches over its own files, so its memory is bounded too.
 
-What was committed while the rebuild ran stays: L0 files that came since are kept
-on top of the rebuilt base. A merge into the base in the meantime is different:
-it has dropped tombstones that the rebuilt rows would need. Then the rebuild is
-void and has to start again. A rebuild that is to be published holds the lease
-that merges hold, so that this is rare.
+Commits during the rebuild are kept: their L0 files stay on top of the rebuilt base. A merge into
+the base in the meantime drops tombstones that the rebuilt rows would need: then the rebuild is void
+and has to start again. A rebuild that is to be published holds the lease that merges hold, so that
+this is rare.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from arco.state.warm import Warm
 
 BATCH = 20_000
 LEASE_TTL = timedelta(minutes=10)
-"""A stage of a large log on Spark may take minutes without a sign of progress."""
+"""A stage of a large log on Spark may take minutes without progress."""
 L0_FILES = 12
 
 Tables = Mapping[Table[Any], TableFiles]
@@ -63,7 +61,7 @@ class Difference(msgspec.Struct, frozen=True):
     table: str
     rows: int
     missing: int
-    """Keys that the log gives and the live table has not."""
+    """Keys that the rebuild has and the live table lacks."""
     extra: int
     changed: int
     samples: list[str]
@@ -117,7 +115,7 @@ class EmbeddedRebuildEngine:
         return Rebuilt({t: tables.table(str(t)) for t in self._chain.tables}, events, failures)
 
     def _merge(self, tables: _Rebuilding, log_time: datetime, *, above: int) -> None:
-        """Merge tables with more L0 files than `above`, and remove what that replaces."""
+        """Merge tables with more L0 files than `above`, and remove the replaced files."""
         for table in self._chain.tables:
             files = tables.table(str(table))
             if len(files.l0) <= above:
@@ -126,17 +124,17 @@ class EmbeddedRebuildEngine:
             merged = swap.apply(files)
             assert merged is not None
             tables.set(str(table), merged)
-            doomed = (swap.removed | swap.removed_history) - tables.change_files
-            delete_quietly(self._files.store, doomed)
+            obsolete = (swap.removed | swap.removed_history) - tables.change_files
+            delete_quietly(self._files.store, obsolete)
 
 
 class _Rebuilding:
-    """The files of every table, as far as a rebuild has come."""
+    """The files of every table during a rebuild."""
 
     def __init__(self, tables: Iterable[Table[Any]]) -> None:
         self._tables = {str(table): table.no_files() for table in tables}
         self.change_files: set[str] = set()
-        """Each holds rows of several tables, and goes at the end."""
+        """Each holds rows of several tables, and is deleted at the end."""
 
     def table(self, name: str) -> TableFiles:
         return self._tables[name]
@@ -152,7 +150,7 @@ class _Rebuilding:
             self._tables[name] = files.with_files(l0=(*files.l0, added.ref(name)))
 
     def frozen(self) -> _Rebuilding:
-        """As it is now, for somebody who compares it with what it will be."""
+        """A copy of the current state, for a comparison."""
         copy = _Rebuilding(())
         copy._tables = dict(self._tables)
         return copy
@@ -178,7 +176,7 @@ class Rebuilder:
     def rebuild(
         self, snapshot: Snapshot, engine: Engine, *, publish: bool, progress: Progress = silent
     ) -> Rebuild:
-        """Fold the log up to `snapshot` again; compare; publish if asked and if different."""
+        """Fold the log up to `snapshot` again; compare; publish if requested and different."""
         if not publish:
             return self._rebuild(snapshot, engine, False, progress)
         with self._core.leases.hold(LEASE, LEASE_TTL) as hold:
@@ -227,13 +225,13 @@ class Rebuilder:
         own = {*map(str, tables), *self._retired}
         changes = []
         for ref in head.manifest.changes:
-            kept = {
+            remaining = {
                 name: at
                 for name, at in ref.tables.items()
                 if name not in own or ref.versions[0] > snapshot.position
             }
-            if kept:
-                changes.append(msgspec.structs.replace(ref, tables=kept))
+            if remaining:
+                changes.append(msgspec.structs.replace(ref, tables=remaining))
         return Proposal(
             kind="rebuild",
             changes=tuple(changes),
@@ -254,13 +252,13 @@ class Rebuilder:
             )
 
     def _committed_since(
-        self, table: Table[Any], then: TableFiles, live: TableFiles, position: int
+        self, table: Table[Any], earlier: TableFiles, live: TableFiles, position: int
     ) -> tuple[FileRef, ...]:
         """L0 files of the table's own with what was committed after `position`.
 
-        Change files of which all is newer stay where they are.
+        Change files with only newer rows are not included.
         """
-        if not only_grew(then, live):
+        if not only_grew(earlier, live):
             raise Conflict(
                 f"{table} was merged while the rebuild ran",
                 hint="run the rebuild again; pause compactors if it happens again",
@@ -278,10 +276,10 @@ class Rebuilder:
 
     def _only_after(self, table: Table[Any], ref: FileRef, position: int) -> FileRef | None:
         rows = self._files.table(table, ref)
-        kept = rows.filter(pc.greater(rows.column("row_version"), position))
-        if kept.num_rows == 0:
+        newer = rows.filter(pc.greater(rows.column("row_version"), position))
+        if newer.num_rows == 0:
             return None
-        return write_file(self._files, table, kept, "l0", self._core.ids(), self._core.clock.now())
+        return write_file(self._files, table, newer, "l0", self._core.ids(), self._core.clock.now())
 
 
 def compare(files: Files, table: Table[Any], live: TableFiles, rebuilt: TableFiles) -> Difference:

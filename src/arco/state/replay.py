@@ -50,10 +50,10 @@ def _jump(before: int, after: int) -> Corrupt:
 
 
 def voided(rows: Sequence[SegmentRow]) -> list[Span]:
-    """Positions that rollbacks have taken back, as inclusive spans, newest first.
+    """Positions that rollbacks have undone, as inclusive spans, newest first.
 
-    A rollback that was itself rolled back counts for nothing. Rollbacks come after what they
-    take back: of the segments from a position on, this is right for what follows it.
+    A rollback that was itself rolled back does not count. Rollbacks come after what they undo: with
+    the segments from a position on, the result is correct for later positions.
     """
     spans: list[Span] = []
     for row in reversed(rows):
@@ -73,8 +73,8 @@ def read_segment(store: Store, row: SegmentRow, spans: Sequence[Span]) -> pa.Tab
     for low, high in spans:
         if low <= row.last_position and row.first_position <= high:
             position = table.column("position")
-            gone = pc.and_(pc.greater_equal(position, low), pc.less_equal(position, high))
-            table = table.filter(pc.invert(gone))
+            excluded = pc.and_(pc.greater_equal(position, low), pc.less_equal(position, high))
+            table = table.filter(pc.invert(excluded))
     return table
 
 

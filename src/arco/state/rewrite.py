@@ -27,11 +27,11 @@ MONTH_ROWS = 1 << 20
 MONTH_BYTES = 16 << 20
 """Days of history with more rows or bytes than this together are not joined into a month."""
 SETTLED_AFTER = timedelta(days=7)
-"""So long after its end a month's days are joined."""
+"""How long after its end a month's days are joined."""
 
 
 class Swap(NamedTuple):
-    """Files to take out of a table, and files to put in."""
+    """Files to remove from a table, and files to add."""
 
     table: Table[Any]
     removed: frozenset[str]
@@ -42,15 +42,15 @@ class Swap(NamedTuple):
     into_base: bool = False
 
     def apply(self, files: TableFiles) -> TableFiles | None:
-        """The table after the swap; None if one of the files is not there any more."""
+        """The table after the swap; None if one of the files was removed."""
         if not self.removed <= {ref.path for ref in files.recent()}:
             return None
         history = None
         if self.history or self.removed_history:
             if not self.removed_history <= {ref.path for ref in files.history}:
                 return None
-            kept = _without(files.history, self.removed_history)
-            history = tuple(sorted(kept + self.history, key=lambda ref: ref.versions))
+            remaining = _without(files.history, self.removed_history)
+            history = tuple(sorted(remaining + self.history, key=lambda ref: ref.versions))
         return files.with_files(
             base=tuple(
                 sorted(_without(files.base, self.removed) + self.base, key=lambda ref: ref.buckets)
@@ -62,7 +62,7 @@ class Swap(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Change files to take out, and what takes their place."""
+    """Change files to remove, and their replacements."""
 
     removed: tuple[ChangesRef, ...]
     changes: tuple[ChangesRef, ...]
@@ -77,17 +77,17 @@ class Revision:
         self.changes = contents.head.manifest.changes
         self.l0 = dict(contents.head.manifest.l0)
         self.tables: dict[str, TableFiles] = {}
-        """Those whose base or history is not the same any more."""
+        """Those whose base or history has changed."""
 
     def swap(self, swap: Swap) -> bool:
-        """Whether the files to swap were all there, and have been swapped."""
+        """Swap files; False if one of them was removed."""
         name = str(swap.table)
         before = self.tables.get(name) or self._contents.table(name, swap.table.manifest())
         after = swap.apply(before)
         if after is None:
             return False
         self._set_l0(name, tuple(ref for ref in after.l0 if not ref.table))
-        self.changes = _taken_out(self.changes, name, swap.removed)
+        self.changes = _without_rows(self.changes, name, swap.removed)
         if swap.into_base or swap.history or swap.removed_history:
             self.tables[name] = after
         return True
@@ -95,8 +95,8 @@ class Revision:
     def join(self, join: Join) -> bool:
         if any(ref not in self.changes for ref in join.removed):
             return False
-        kept = tuple(ref for ref in self.changes if ref not in join.removed)
-        self.changes = join.changes + kept
+        remaining = tuple(ref for ref in self.changes if ref not in join.removed)
+        self.changes = join.changes + remaining
         for name, ref in join.l0.items():
             self._set_l0(name, (ref, *self.l0.get(name, ())))
         return True
@@ -108,7 +108,7 @@ class Revision:
             self.l0.pop(name, None)
 
 
-def _taken_out(
+def _without_rows(
     changes: tuple[ChangesRef, ...], table: str, removed: frozenset[str]
 ) -> tuple[ChangesRef, ...]:
     """Change files without the rows of one table in some of them."""
@@ -126,14 +126,14 @@ def _without(refs: tuple[FileRef, ...], removed: frozenset[str]) -> tuple[FileRe
     return tuple(ref for ref in refs if ref.path not in removed)
 
 
-def only_grew(then: TableFiles, live: TableFiles) -> bool:
-    """Whether all that changed since `then` can be seen in `live`'s L0 files.
+def only_grew(earlier: TableFiles, live: TableFiles) -> bool:
+    """Whether `live`'s L0 files show everything that changed since `earlier`.
 
-    Files that came, and files that were joined into a run, have every row and every
-    tombstone. A merge into the base ends tombstones: after one, the files do not
-    tell any more that a row of `then` was deleted.
+    New files, and files that were joined into a larger one, have every row and every tombstone. A
+    merge into the base ends tombstones: after one, the files do not show any more that a row of
+    `earlier` was deleted.
     """
-    return then.merges == live.merges
+    return earlier.merges == live.merges
 
 
 class Rewriter:
@@ -143,7 +143,7 @@ class Rewriter:
         self._ids = core.ids
 
     def into_run(self, table: Table[Any], l0: Sequence[FileRef]) -> Swap:
-        """One L0 file in the place of several."""
+        """Replace several L0 files by one."""
         recent = RecentRows(self._files, table, l0)
         encoder = self._encoder(table, "l0", recent.counts.total())
         for window in recent.windows(0, BUCKETS - 1):
@@ -151,7 +151,7 @@ class Rewriter:
         return Swap(table, frozenset(ref.path for ref in l0), l0=(self._put(encoder),))
 
     def join(self, joined: Sequence[ChangesRef], tables: Mapping[str, Table[Any]]) -> Join:
-        """One change file in the place of several; a table with many rows gets an L0 file."""
+        """Replace several change files by one; a table with many rows gets an L0 file."""
         small: dict[Table[Any], Mapping[Key, Versioned[Any]]] = {}
         l0: dict[str, FileRef] = {}
         for name in sorted({name for ref in joined for name in ref.tables}):
@@ -209,13 +209,13 @@ class Rewriter:
         log_time: datetime,
         leaving: list[pa.Table],
     ) -> list[FileRef]:
-        """New base files of some buckets. Rows of one window are in memory, and those leaving."""
+        """New base files of some buckets. Only rows of a window and for history are in memory."""
         opened = [self._files.opened(table, ref) for ref in old]
         schema = pa.unify_schemas([*(file.schema for file in opened), recent.schema])
         rows = sum(ref.rows for ref in old)
         rows += sum(recent.counts[bucket] for bucket in range(piece[0], piece[1] + 1))
-        usual = rows_per_file(table)
-        most = rows if rows <= usual * 3 // 2 else usual
+        usual_rows = rows_per_file(table)
+        most = rows if rows <= usual_rows * 3 // 2 else usual_rows
         borders = [group.buckets[0] for file in opened for group in file.groups]
         written: list[FileRef] = []
         encoder = None
@@ -230,7 +230,7 @@ class Rewriter:
             stays = self._split_history(table, merged, log_time, leaving)
             if not stays.num_rows:
                 continue
-            for part in file_encoder.whole_buckets(stays, usual):
+            for part in file_encoder.whole_buckets(stays, usual_rows):
                 if encoder is not None and encoder.rows + part.num_rows > most:
                     written.append(self._put(encoder))
                     encoder = None
@@ -261,11 +261,11 @@ class Rewriter:
         if table.history is None:
             return rows
         threshold = pa.scalar(log_time - table.history.after, pa.timestamp("us"))
-        gone = pc.fill_null(pc.less(rows.column(table.history.column), threshold), False)
-        if not pc.any(gone).as_py():
+        expired = pc.fill_null(pc.less(rows.column(table.history.column), threshold), False)
+        if not pc.any(expired).as_py():
             return rows
-        leaving.append(rows.filter(gone))
-        return rows.filter(pc.invert(gone))
+        leaving.append(rows.filter(expired))
+        return rows.filter(pc.invert(expired))
 
     def _write_history(
         self, table: Table[Any], files: TableFiles, leaving: Sequence[pa.Table], removed: set[str]
@@ -373,5 +373,5 @@ def write_file(
 
 
 def rows_per_file(table: Table[Any]) -> int:
-    """Half as many of a wide table: a merge has the file that it writes in memory."""
+    """Half as many for a wide table: a merge holds the file that it writes in memory."""
     return ROWS_PER_FILE // 2 if table.group_rows == WIDE_GROUP else ROWS_PER_FILE

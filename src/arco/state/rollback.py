@@ -1,9 +1,8 @@
 """Rollback: an older generation's state, as a new generation.
 
-The log is not rewritten. It gets one more event, which says that the positions
-after the older generation's count for nothing; a rebuild leaves them out, so the
-state is still the fold of the log. What was in the inbox stays there and is
-folded on top of the restored state.
+The log is not rewritten. It gets one more event, which states that the positions after the older
+generation's do not count; a rebuild leaves them out, so the state is still the fold of the log.
+What was in the inbox stays there and is folded on top of the restored state.
 """
 
 from __future__ import annotations
@@ -108,13 +107,13 @@ class Rollback:
             workspace=head.manifest.workspace_id,
             actor=actor,
         )
-        # No batch, so no time of receipt from the store: the log's clock stands still.
+        # No batch, so no time from the store: the log's time does not change.
         return Recorded(head.manifest.position + 1, head.manifest.log_time, event, payload)
 
 
 _OWN = {str(table) for table in system.OWN_TABLES}
-"""The tables of the log itself go on: batches that were consumed stay consumed, so that one
-that arrives again cannot bring back what is rolled back."""
+"""The tables of the log itself are not rolled back: consumed batches stay consumed, so that one
+that arrives again has no effect."""
 
 
 def _own(tables: Mapping[str, T]) -> dict[str, T]:

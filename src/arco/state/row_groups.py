@@ -18,7 +18,7 @@ class Group(NamedTuple):
 
     buckets: tuple[int, int]
     keys: tuple[tuple[Any, Any], ...]
-    """The least and the greatest value of key columns, if it holds one bucket alone."""
+    """The minimum and maximum of key columns, if it holds only one bucket."""
     start: int
     length: int
 
@@ -35,11 +35,12 @@ class RowGroupIndex(NamedTuple):
     metadata: pq.FileMetaData
     groups: RowGroups
 
-    def may_hold(self, bucket: int, key: Key | None = None) -> Iterator[int]:
+    def may_hold(self, bucket: int, key: Key | None = None) -> list[int]:
         """The numbers of the groups that may hold a bucket, and a key in it."""
-        for i, group in self.groups.of_bucket(bucket):
-            if group.may_hold(bucket, key):
-                yield i
+        groups = self.groups.of_bucket(bucket)
+        if len(groups) == 1:  # as most buckets have
+            return [groups[0][0]]
+        return [i for i, group in groups if group.may_hold(bucket, key)]
 
 
 def _last_bucket(group: Group) -> int:
@@ -49,7 +50,7 @@ def _last_bucket(group: Group) -> int:
 class RowGroups(Sequence[Group]):
     """The row groups of a file, in the order of their buckets.
 
-    Each is made when it is looked at: a search for a bucket looks at few of them.
+    Each is created when needed: a search for a bucket reads few of them.
     """
 
     def __init__(self, metadata: pq.FileMetaData) -> None:
@@ -118,7 +119,7 @@ def _start(column: pq.ColumnChunkMetaData) -> int:
 
 
 class FetchedRange(PartialFile):
-    """A file of which only one range of bytes is at hand."""
+    """A file of which only one range of bytes is in memory."""
 
     def __init__(self, size: int, start: int, data: bytes) -> None:
         super().__init__(size)

@@ -1,9 +1,9 @@
-"""Rows out of columns, one at a time: a function that is made for the columns of a table.
+"""Reads single rows from columns, with a function that is generated for the columns of a table.
 
-A commit looks at thousands of rows, each in another place of a large bucket. Going through its
-columns in a loop takes longer than all else that a look does, so the expressions that read them
-stand side by side in one function, as in the constructor of a dataclass. Its text is made of the
-kinds of the columns alone, never of names or values.
+A commit reads thousands of rows, each in another place of a large bucket. A loop over the columns
+takes longer than everything else in a lookup, so the expressions that read them are in one
+function, as in the constructor of a dataclass. Its text depends on the kinds of the columns only,
+never on names or values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = {
 
 
 class _Nothing:
-    """In the place of a row that was deleted: it has no value in any column."""
+    """Used for a deleted row: it has no value in any column."""
 
     def __getattr__(self, column: str) -> None:
         return None
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
 
 def row_reader(row: Callable[..., T], cells: Sequence[Cell]) -> Callable[[int, Any], T]:
-    """A function of an index and a key, which makes the row there of the key and the cells."""
+    """A function of an index and a key, which creates the row from the key and the cells."""
     make = _compiled(tuple((cell.kind, len(cell.values)) for cell in cells))
     read: Callable[[int, Any], T] = make(row, *(v for cell in cells for v in cell.values))
     return read

@@ -1,4 +1,4 @@
-"""What a server says beside rows that it answers with: in the metadata of their Arrow schema."""
+"""Metadata of the rows in a server's answer: in their Arrow schema."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class RowsDetails(msgspec.Struct, frozen=True, kw_only=True):
     next: list[str | int] = []
     """There are more rows: ask for those after this key."""
     rest_before: datetime | None = None
-    """Of rows that have not left for history: what has left has a time before this; null if
-    nothing has."""
+    """Of hot rows: rows in history have a time before this; null if there are none."""
     days: list[date] = []
 
     def on(self, rows: pa.Table) -> pa.Table:

@@ -1,8 +1,7 @@
 """Snapshots: one generation, read without ever seeing another.
 
-A snapshot is a root manifest. Everything it refers to is immutable, so what was
-read once is kept, also across snapshots: opening the next generation reads only
-the files that are new in it.
+A snapshot is a root manifest. Everything it refers to is immutable, so files are cached, also
+across snapshots: opening the next generation reads only its new files.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from arco.log.manifest import FileRef, Floor
 from arco.state.file_rows import ShardRange, may_hold, newest_versions, rows_of_files
 from arco.state.lookup import look_up, look_up_many, slices
 from arco.state.parquet import Files
-from arco.state.sorted_rows import latest, prefix_range
+from arco.state.sorted_rows import latest
 from arco.state.table import Key, Row, Table, Versioned, keep_newest
 
 R = TypeVar("R", bound=Row)
@@ -49,9 +48,9 @@ class AsOf(msgspec.Struct, frozen=True):
 
 
 class AsOfRow(Generic[R]):
-    """The first generation at which something holds of a row, and then for ever.
+    """The first generation at which a condition holds for a row, if it then holds for ever.
 
-    "The run is terminal" is such a thing. Exact, since commits are atomic.
+    "The run is terminal" is such a condition. Exact, since commits are atomic.
     """
 
     def __init__(self, table: Table[R], key: Key, holds: Callable[[R], bool], what: str) -> None:
@@ -71,14 +70,14 @@ class Snapshot:
         self.head = head
         self.contents = manifests.contents(head)
         self._generations: dict[int, int] = {}
-        self._kept: dict[str, Any] = {}
+        self._cache: dict[str, Any] = {}
 
     @classmethod
     def open(cls, manifests: Manifests, files: Files, at: At | None = None) -> Self:
         """Resolve `at` to one generation.
 
-        Raises NotFound for a generation that never was or was collected, and
-        NotYet for something that has not happened yet.
+        Raises NotFound for a missing or collected generation, and NotYet if the condition does not
+        hold yet.
         """
         match at:
             case None | Current():
@@ -95,12 +94,12 @@ class Snapshot:
         head = manifests.head()
         if head.manifest.published_at <= time:
             return cls(manifests, files, head)
-        kept = manifests.kept()
-        after, before = manifests.first_where(lambda h: h.manifest.published_at > time, kept, head)
+        floor = manifests.floor()
+        after, before = manifests.first_where(lambda h: h.manifest.published_at > time, floor, head)
         assert after is not None
         if before == 0 and after.generation > 1:
             raise NotFound(
-                f"history before {after.manifest.published_at} was collected", hint=_oldest(kept)
+                f"history before {after.manifest.published_at} was collected", hint=_oldest(floor)
             )
         snapshot = cls(manifests, files, manifests.read(before))
         if after.generation - before > 1:
@@ -121,8 +120,8 @@ class Snapshot:
             row = cls(manifests, files, head).get(at.table, *at.key)
             return row is not None and at.holds(row)
 
-        kept = manifests.kept()
-        first, before = manifests.first_where(holds, kept, manifests.head())
+        floor = manifests.floor()
+        first, before = manifests.first_where(holds, floor, manifests.head())
         if first is None:
             raise NotYet(f"not yet: {at.what}", retry_after_s=1.0)
         if first.generation - before > 1:
@@ -139,11 +138,11 @@ class Snapshot:
             return self
         return type(self)(self._manifests, self.files, head)
 
-    def kept(self, name: str, make: Callable[[], T]) -> T:
-        """What is derived from whole tables of this generation, made once; nobody changes it."""
-        if name not in self._kept:
-            self._kept[name] = make()  # two threads may both make it; what they make is the same
-        return cast(T, self._kept[name])
+    def cached(self, name: str, make: Callable[[], T]) -> T:
+        """A value derived from whole tables of this generation; computed once, never changed."""
+        if name not in self._cache:
+            self._cache[name] = make()  # two threads may both compute it; the values are equal
+        return cast(T, self._cache[name])
 
     @property
     def generation(self) -> int:
@@ -161,7 +160,7 @@ class Snapshot:
         """The first kept generation, up to this one, that has the event at a position."""
         if position not in self._generations:
             head, _ = self._manifests.first_where(
-                lambda head: head.manifest.position >= position, self._manifests.kept(), self.head
+                lambda head: head.manifest.position >= position, self._manifests.floor(), self.head
             )
             assert head is not None
             self._generations[position] = head.generation
@@ -179,7 +178,7 @@ class Snapshot:
         return self.versioned(table, key)[1]
 
     def get_many(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
-        """Rows of a table without history, by their keys. Those that are not there are left out."""
+        """Rows of a table without history, by their keys. Missing ones are left out."""
         versions = self.get_many_versioned(table, keys)
         return {key: row for key, (_, row) in versions.items() if row is not None}
 
@@ -188,11 +187,12 @@ class Snapshot:
         return look_up_many(self.files, self.manifest(table).recent(), table, keys)
 
     def versioned(self, table: Table[R], key: Key, *, history: bool = True) -> Versioned[R]:
-        """A row with its version; (0, None) if it never was."""
+        """A row with its version; (0, None) if it never existed."""
         manifest = self.manifest(table)
+        recent = manifest.recent_with(table.bucket(key))
         if not history:
-            return look_up(self.files, manifest.recent(), table, key)
-        return look_up(self.files, manifest.recent(), table, key, manifest.history_since)
+            return look_up(self.files, recent, table, key)
+        return look_up(self.files, recent, table, key, manifest.history_since)
 
     def rows(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, or of a longer part of keys, in their order."""
@@ -204,22 +204,20 @@ class Snapshot:
     ) -> dict[Key, Versioned[R]]:
         """The rows of one shard key with their versions; None for those deleted."""
         best: dict[Key, Versioned[R]] = {}
-        manifest = self.manifest(table)
-        refs = manifest.files() if history else manifest.recent()
+        manifest, buckets = self.manifest(table), table.buckets(shard)
+        recent = manifest.recent_with(buckets[0]) if len(buckets) == 1 else manifest.recent()
+        refs = recent + manifest.history if history else recent
         for batch in slices(self.files, refs, table, shard):
-            start, end = prefix_range(batch, table.key, shard)
-            keep_newest(best, table.versioned(batch.slice(start, end - start)))
+            keep_newest(best, table.versioned(batch))
         return best
 
     def columns(self, table: Table[Any], shard: str, names: Sequence[str]) -> pa.Table:
-        """Some columns of the rows of one shard key that have not left for history."""
+        """Some columns of the hot rows of one shard key."""
         chosen = list(dict.fromkeys([*table.key, *names, "row_version", "_deleted", "_bucket"]))
         manifest = self.manifest(table)
 
         def read(refs: Sequence[FileRef]) -> list[pa.RecordBatch]:
-            batches = (b.select(chosen) for b in slices(self.files, refs, table, (shard,)))
-            parts = (b.filter(pc.equal(b.column(table.key[0]), shard)) for b in batches)
-            return [part for part in parts if part.num_rows]
+            return [b.select(chosen) for b in slices(self.files, refs, table, (shard,))]
 
         base, newer = read(manifest.base), read(manifest.l0)
         if not newer and base:  # a row is in one file of the base: there is nothing to sort
@@ -235,7 +233,7 @@ class Snapshot:
         return scan(self.files, self.manifest(table), table)
 
     def since(self, table: Table[R], position: int) -> Iterator[tuple[Key, R]]:
-        """The rows that changed after a position and are still there, each once.
+        """The rows that changed after a position and still exist, each once.
 
         Reads only files that hold something newer. Rows that were deleted since do not
         show.
@@ -260,7 +258,7 @@ class Snapshot:
         return list(table.rows_of(self.scan(table)))
 
     def recent(self, table: Table[R], since: datetime) -> list[R]:
-        """Rows whose time, by which they leave for history, is not before `since`.
+        """Rows whose history column is not before `since`.
 
         Of history only the files of those days are read.
         """
@@ -278,7 +276,7 @@ class Snapshot:
         )
 
     def hot(self, table: Table[R]) -> list[R]:
-        """All rows that have not left for history: what this costs does not grow with it."""
+        """All hot rows: the cost does not grow with history."""
         return list(table.rows_of(_live(self.files, table, self.manifest(table).recent())))
 
     # -- history by its days: `arco.state.days` goes through it -------------------------
@@ -286,12 +284,12 @@ class Snapshot:
     def hot_rows(
         self, table: Table[Any], shard: Key, between: ShardRange
     ) -> tuple[pa.Table, datetime | None]:
-        """Rows that have not left for history. The rest has a time before the second value, in
-        the column by which it left; None if there is no rest."""
+        """The hot rows. Rows in history have a time before the second value, in the history column;
+        None if there are none."""
         assert table.history is not None
         manifest = self.manifest(table)
         refs = [ref for ref in manifest.recent() if may_hold(ref, between)]
-        # What has left was that old by the log's time when it did.
+        # Rows in history were that old by the log's time when they moved.
         left = self.head.manifest.log_time - table.history.after if manifest.has_history else None
         return rows_of_files(self.files, table, refs, shard), left
 
@@ -320,8 +318,8 @@ class Snapshot:
     def changed_keys(self, before: Snapshot, table: Table[Any]) -> set[Key]:
         """The keys of rows that may differ between another generation and this one.
 
-        Only files are read that one of them has and the other has not: what changed, and what was
-        merged in between. A row that is in such files of both with one version is the same row.
+        Only files that one of them has and the other has not are read: changes, and merges in
+        between. A row that is in such files of both with one version is the same row.
         """
         a, b = before.manifest(table).files(), self.manifest(table).files()
         shared = {(ref.path, ref.table) for ref in a} & {(ref.path, ref.table) for ref in b}
@@ -333,7 +331,7 @@ class Snapshot:
 
 
 def scan(files: Files, manifest: TableFiles, table: Table[Any]) -> pa.Table:
-    """The live rows of a table: for each key the newest, tombstones left out."""
+    """The live rows of a table: the newest for each key, without tombstones."""
     return _live(files, table, manifest.files())
 
 
@@ -360,13 +358,12 @@ def _numbered(manifests: Manifests, number: int) -> Head:
     head = manifests.head()
     if number > head.generation:
         raise NotYet(f"generation {number} does not exist yet; the newest is {head.generation}")
-    raise NotFound(f"generation {number} was collected", hint=_oldest(manifests.kept()))
+    raise NotFound(f"generation {number} was collected", hint=_oldest(manifests.floor()))
 
 
-def _oldest(kept: Floor) -> str:
-    oldest = min((*kept.thinned_numbers(), kept.generation))
-    if oldest == kept.generation:
+def _oldest(floor: Floor) -> str:
+    oldest = min((*floor.thinned_numbers(), floor.generation))
+    if oldest == floor.generation:
         return f"the oldest that is kept is {oldest}"
-    return (
-        f"all from {kept.generation} on are kept, and {len(kept.thinned)} older ones, from {oldest}"
-    )
+    count = len(floor.thinned)
+    return f"all from {floor.generation} on are kept, and {count} older ones, from {oldest}"

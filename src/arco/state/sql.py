@@ -1,9 +1,8 @@
-"""SQL over a snapshot, with DuckDB, over the very files that a browser reads.
+"""SQL over a snapshot, with DuckDB, on the same files that a browser reads.
 
-Every table is there by its name (`catalog.assets`). A query sees one generation,
-can change nothing, can read nothing but the snapshot's files, and is bounded in
-time, memory, rows and bytes. It runs in a process of its own (`sqlprocess`), which
-is given the files, fetched and verified here, and nothing else.
+Every table is there by its name (`catalog.assets`). A query sees one generation, can change
+nothing, can read nothing but the snapshot's files, and is bounded in time, memory, rows and bytes.
+It runs in a separate process (`sqlprocess`), which gets only the files, fetched and verified here.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from arco.storage.parallel import each
 __all__ = ["SqlEngine", "SqlLimits", "SqlResult"]
 
 IDLE_PROCESSES = 2
-"""So many are kept for the next queries; each has some 200 MiB."""
+"""Maximum of idle processes for the next queries; each has some 200 MiB."""
 KEPT_BYTES = 1 << 30
-"""So many bytes of fetched files are kept for the next queries."""
+"""Maximum size of fetched files that are kept for the next queries."""
 DUCKDB_SHARE = 0.8
-"""How much of a query's memory DuckDB may manage: it reports that itself, in words."""
+"""The part of a query's memory that DuckDB may manage: it reports an excess itself."""
 
 
 class SqlResult(msgspec.Struct, frozen=True):
@@ -53,11 +52,11 @@ class RowFilter(msgspec.Struct, frozen=True):
     """Which tables a query may name, and which of their rows it sees."""
 
     conditions: dict[str, str]
-    """By table, a condition of SQL; empty: all rows. Other tables are not there."""
+    """By table, a condition of SQL; empty: all rows. Other tables do not exist."""
     setup: tuple[str, ...] = ()
-    """Statements that make what the conditions refer to."""
+    """Statements that create what the conditions refer to."""
     shown_text: str = ""
-    """What texts of filtered tables are shown as: an expression of SQL with the place `{text}`."""
+    """How texts of filtered tables are shown: an SQL expression with the placeholder `{text}`."""
 
 
 class SqlEngine:
@@ -70,9 +69,8 @@ class SqlEngine:
         limits: SqlLimits | None = None,
         process: SqlProcess | None = None,
     ) -> None:
-        """`tables` are there for queries even where a snapshot has nothing in them yet.
-
-        `process` was started earlier, to have it ready when the first query comes.
+        """`tables` exist for queries even if a snapshot has no rows of them. `process` was started
+        earlier, for the first query.
         """
         self._declared = {str(table): table for table in tables}
         self.limits = limits or SqlLimits()
@@ -147,7 +145,7 @@ class SqlEngine:
 
     @contextmanager
     def process(self, limits: SqlLimits) -> Iterator[SqlProcess]:
-        """A process that nobody uses. It starts while the files are fetched."""
+        """An idle process. It starts while the files are fetched."""
         process = self._take(limits)
         try:
             yield process
@@ -173,7 +171,7 @@ class SqlEngine:
 
     @contextmanager
     def _using(self, tables: dict[str, TableFiles]) -> Iterator[None]:
-        """While this lasts, the files of these tables stay, once they are there."""
+        """Within this context, the files of these tables are not removed."""
         files = [self._path(ref) for manifest in tables.values() for ref in manifest.files()]
         with self._lock:
             self._used.update(files)
@@ -189,9 +187,9 @@ class SqlEngine:
                 self._remove_unused()
 
     def _remove_unused(self) -> None:
-        kept = [(file.stat(), file) for file in Path(self.folder.name).glob("*.parquet")]
-        excess = sum(status.st_size for status, _ in kept) - KEPT_BYTES
-        for status, file in sorted(kept, key=lambda item: item[0].st_mtime_ns):
+        cached = [(file.stat(), file) for file in Path(self.folder.name).glob("*.parquet")]
+        excess = sum(status.st_size for status, _ in cached) - KEPT_BYTES
+        for status, file in sorted(cached, key=lambda item: item[0].st_mtime_ns):
             if excess > 0 and file not in self._used:
                 file.unlink(missing_ok=True)
                 excess -= status.st_size

@@ -56,7 +56,7 @@ def main(answers: int) -> None:
 
 
 def _receive(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Read requests, also while a query runs: the end of the parent is the end of this."""
+    """Read requests, also while a query runs: this process ends with its parent."""
     buffer = bytearray()
     while data := os.read(0, MIB):
         buffer += data
@@ -66,7 +66,7 @@ def _receive(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 class _Pipe:
-    """Where answers go. Arrow takes it for a file, and writes its stream to it."""
+    """The output for answers; a file for Arrow's stream writer."""
 
     closed = False
 
@@ -118,7 +118,7 @@ def _refuse_all_but_select(statements: list[Any]) -> Refusal | None:
 
 
 def _send_rows(connection: Any, request: dict[str, Any], pipe: _Pipe) -> Refusal | None:
-    """One row more than asked for, if there is one: so the parent can tell."""
+    """One more row than requested, if there is one, so that the parent can see that."""
     rows_left, bytes_left = request["rows"] + 1, request["result_bytes"]
     reader = connection.sql(request["sql"]).to_arrow_reader(BATCH_ROWS)
     with pa.ipc.new_stream(pa.PythonFile(pipe, mode="w"), reader.schema) as writer:

@@ -1,8 +1,8 @@
-"""What the process that runs queries and its parent say to each other.
+"""The messages between the process that runs queries and its parent.
 
-A frame is one letter, the length of what follows, and that. The parent sends a
-REQUEST (JSON); the child answers with DATA (parts of an Arrow IPC stream) and then
-DONE, or with FAILED (JSON) at any time. It says READY once, when it has started.
+A frame is one letter, the length of what follows, and that. The parent sends a REQUEST (JSON); the
+child answers with DATA (parts of an Arrow IPC stream) and then DONE, or with FAILED (JSON) at any
+time. It sends READY once, when it has started.
 
 Both sides import this module, and the child starts for each command: it has few imports.
 """

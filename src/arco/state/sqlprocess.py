@@ -1,10 +1,10 @@
-"""A process that runs queries, seen from its parent: start, ask, watch, kill.
+"""The parent's side of the process that runs queries: start, query, watch, kill.
 
-A call inside DuckDB cannot always be interrupted: a single function call on a large
-value, the parser, the planner. And what it allocates for a result is not in its own
-memory limit. So a query runs in a child (`sqlchild`), which is killed when it has
-used up its time or its memory. It is a new program, not a fork: a client of an
-object store does not survive one. It gets no environment, and so no credentials.
+A call inside DuckDB cannot always be interrupted: a single function call on a large value, the
+parser, the planner. And its memory limit does not include the memory of a result. So a query runs
+in a child (`sqlchild`), which is killed when it has used up its time or its memory. It is a new
+program, not a fork: a client of an object store does not survive one. It gets no environment, and
+so no credentials.
 
 A child that has answered is used again. Nothing heavy is imported here, so that a
 command can start the child first, and do its own imports while that starts.
@@ -29,7 +29,7 @@ from arco.state import sqlframes
 
 START_TIMEOUT_S = 60.0
 POLL_S = 0.01
-"""How often memory is looked at."""
+"""Interval of memory checks."""
 MIB = 1 << 20
 KEPT_VARIABLES = ("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
@@ -41,7 +41,7 @@ _START = (
 
 class SqlLimits(msgspec.Struct, frozen=True):
     timeout_s: float = 30.0
-    """From the moment that the files of the tables are at hand."""
+    """From the moment when the files of the tables have been fetched."""
     rows: int = 10_000
     memory_mib: int = 1024
     """Of the process, beyond what it needs before the query."""
@@ -89,7 +89,7 @@ class SqlProcess:
         return self.child.poll() is None
 
     def has_room(self, limits: SqlLimits) -> bool:
-        """Whether it can run another query: an allocator may keep what earlier ones have freed."""
+        """Whether it can run another query: an allocator may not return freed memory."""
         if not self.alive:
             return False
         return not self._ready or self._memory() <= self._base + limits.memory_mib * MIB // 2
@@ -109,7 +109,7 @@ class SqlProcess:
             raise
 
     def close(self) -> None:
-        """Kill the child. Nothing of it is worth keeping."""
+        """Kill the child."""
         self.child.kill()
         self.child.wait()
         with contextlib.suppress(OSError):
@@ -208,7 +208,7 @@ class SqlProcess:
 
 
 class QueryRefused(Invalid):
-    """DuckDB has refused a query; the process is as good as before."""
+    """DuckDB has refused a query; the process is still usable."""
 
 
 class UnknownTable(QueryRefused):
@@ -228,7 +228,7 @@ def _refusal(answer: dict[str, str], limits: SqlLimits) -> Exception:
 
 
 class QueryTooLong(Unavailable):
-    """A query was ended because its time was over."""
+    """A query was ended by its timeout."""
 
 
 def _too_long(limits: SqlLimits) -> QueryTooLong:

@@ -1,6 +1,6 @@
-"""Putting what is too large for one event into the log, in parts, ahead of a command.
+"""Appends changes that are too large for one event in parts, before a command.
 
-Parts have no effect until the command says so. If the process ends before, nothing has changed.
+Parts have no effect until the command. If the process ends before, nothing has changed.
 """
 
 from __future__ import annotations

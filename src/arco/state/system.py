@@ -1,4 +1,4 @@
-"""The log's own tables: its segments, and what became of each command.
+"""The log's own tables: its segments, and the outcome of each command.
 
     commands   each idempotency key that was admitted, with a fingerprint of the
                request: the stage that lets a command through once
@@ -7,9 +7,8 @@
     batches    the names of the batches that were consumed, written by the commit itself:
                what a batch that arrives again, however late, is recognised by
 
-A command is admitted once for each key within a day; after that the key is
-forgotten, on both engines alike. The domains' stages decide, and say so with a
-`Decided` fact, which the last stage records.
+A command is admitted once for each key within a day; after that the key is forgotten, on both
+engines alike. The domains' stages decide, and emit a `Decided` fact, which the last stage records.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def refused(fact: Fact, code: str, message: str) -> Emit:
 
 
 def fingerprint(payload: Payload) -> str:
-    """Tells the same request from another one under the same idempotency key."""
+    """Distinguishes requests under the same idempotency key."""
     return hashlib.sha256(
         payload.TYPE.encode() + b"\0" + bytes(encode_payload(payload))
     ).hexdigest()

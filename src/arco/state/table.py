@@ -1,4 +1,4 @@
-"""Tables: declared once, everything else follows.
+"""Declarations of tables.
 
 A table has a domain, a name, a row type (a frozen struct), a primary key and a
 shard key. The Arrow schema, the order of rows in files, the bucket of a row and
@@ -39,8 +39,8 @@ from arco.state.arrow_columns import texts_of, values_of
 from arco.state.row_reader import NOTHING, Cell, row_reader
 
 LOOKED_UP_GROUP = 1_024
-"""Rows of a row group, for tables of which single rows are looked up in commands: a look-up decodes
-whole row groups."""
+"""Rows of a row group, for tables with lookups of single rows in commands: a lookup decodes whole
+row groups."""
 WIDE_GROUP = 2_048
 """The same for tables with many columns, of which a merge holds a few row groups in memory."""
 BUCKETS = 256
@@ -49,7 +49,7 @@ Key = tuple[Any, ...]
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """Base of all rows. They form no cycles, and are too many for the collector to walk."""
+    """Base of all rows. They form no cycles, and the garbage collector does not track them."""
 
 
 R = TypeVar("R", bound=Row)
@@ -59,10 +59,10 @@ Versioned = tuple[int, R | None]
 
 
 class History(msgspec.Struct, frozen=True):
-    """Rows leave the hot table once `column` is older than `after`, by the log's time.
+    """Rows move to history once `column` is older than `after`, by the log's time.
 
-    From then on folds do not see them (on either engine, merged or not), and
-    readers find them in files of one day each. A null in the column keeps a row.
+    From then on folds do not see them (on either engine, merged or not), and readers find them in
+    files of one day each. A null in the column keeps a row.
     """
 
     column: str
@@ -89,7 +89,7 @@ class Table(Generic[R]):
     ) -> None:
         """`computed` are columns that only SQL has, as expressions of the others.
 
-        `group_rows`: how many rows a row group has, if they are larger than usual.
+        `group_rows`: the number of rows of a row group, if not the default.
         """
         self.computed = computed or {}
         self.domain = domain
@@ -138,7 +138,7 @@ class Table(Generic[R]):
             raise Invalid(f"{self}: key columns are text or integers")
 
     def view(self, row: type[V]) -> Table[V]:
-        """Some columns of this table, to read: a look-up decodes no others."""
+        """Some columns of this table, for reading: a lookup decodes no others."""
         view = Table(
             self.domain,
             self.name,
@@ -185,7 +185,7 @@ class Table(Generic[R]):
         return list(map(self.bucket, keys))
 
     def buckets(self, prefix: Key) -> Sequence[int]:
-        """Where rows may lie whose keys start with `prefix`: a shard key, or more of a key."""
+        """The buckets of rows whose keys start with `prefix`: a shard key, or more of a key."""
         if self.spread == 1 or len(prefix) > self.shard:
             return (self.bucket(prefix),)
         first = bucket_of(shard_text(prefix))
@@ -201,7 +201,7 @@ class Table(Generic[R]):
 
     @functools.cached_property
     def no_rows(self) -> pa.Table:
-        """What most tables of a workspace are at first."""
+        """A table without rows."""
         return self.schema.empty_table()
 
     def to_arrow(self, rows: Mapping[Key, Versioned[R]]) -> pa.Table:
@@ -214,7 +214,7 @@ class Table(Generic[R]):
         return table.take(pc.sort_indices(table, sort_keys=order))
 
     def _columns_of(self, rows: Mapping[Key, Versioned[R]]) -> Iterator[Sequence[Any]]:
-        """The values of one column after the other: all of them at once take more memory."""
+        """The values of one column after the other, which takes less memory than all together."""
         for i, _ in enumerate(self.key):
             yield [key[i] for key in rows]
         values = [NOTHING if row is None else row for _, row in rows.values()]
@@ -255,9 +255,9 @@ class Table(Generic[R]):
         return row_reader(self.row, [self._cell(batch, c) for c in self.columns])(i, ())
 
     def reader(self, batch: pa.RecordBatch) -> Callable[[int, Key], R]:
-        """`row_at` for many looks at one batch, by index and key.
+        """`row_at` for many lookups in one batch, by index and key.
 
-        Its columns are taken apart once, and those of the key are not read again.
+        Its columns are prepared once, and those of the key are not read again.
         """
         return row_reader(self.row, [self._cell(batch, c) for c in self.columns[len(self.key) :]])
 
@@ -296,8 +296,8 @@ class Table(Generic[R]):
         keys = zip(*[table.column(c).to_pylist() for c in self.key], strict=True)
         rows = self.rows_of(table)
         return {
-            key: (version, None if gone else row)
-            for key, version, gone, row in zip(keys, versions, deleted, rows, strict=True)
+            key: (version, None if is_deleted else row)
+            for key, version, is_deleted, row in zip(keys, versions, deleted, rows, strict=True)
         }
 
     def _value(self, column: str, value: Any) -> Any:
@@ -309,14 +309,14 @@ class Table(Generic[R]):
 
 
 def keep_newest(newest: dict[Key, Versioned[R]], rows: Mapping[Key, Versioned[R]]) -> None:
-    """Put rows into `newest` that it has not, or has in an older version."""
+    """Put rows into `newest` that it lacks, or has in an older version."""
     for key, versioned in rows.items():
         if key not in newest or newest[key][0] < versioned[0]:
             newest[key] = versioned
 
 
 def _values_at(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
-    """What takes the values of some columns out of a row."""
+    """A function that returns the values of some columns of a row."""
     if not columns:
         return lambda row: ()
     values = operator.attrgetter(*columns)

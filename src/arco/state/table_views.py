@@ -1,4 +1,4 @@
-"""A table as SQL over its files: the text that the server runs, and that a browser can run too.
+"""A table as SQL over its files, for the server and for browsers.
 
     base      one row for each key
     l0        newer rows, with tombstones (`_deleted`); several for a key
@@ -32,8 +32,8 @@ def table_select(files: TableFiles, read: ReadRows, computed: Mapping[str, str])
 def _newest(files: TableFiles, read: ReadRows) -> str:
     """For each key the newest row: L0 before the base, the base before history.
 
-    The few recent rows are deduplicated; the base is only checked against them. A
-    key that was used again after its row had left is in history too.
+    The few recent rows are deduplicated; the base is only checked against them. A key that was used
+    again after its row moved to history is there too.
     """
     columns = ", ".join([*(quoted(c.name) for c in files.columns), "row_version"])
     keys = [quoted(k) for k in files.key]

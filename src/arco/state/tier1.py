@@ -1,13 +1,11 @@
-"""Tier 1: append, commit inline, and answer from what the fold decided.
+"""Tier 1: append, commit inline, and answer with the decision of the fold.
 
-The caller reads its own write at the generation that it is given. Concurrent
-callers share commits: whoever wins takes the whole inbox, and each finds its own
-outcome under its idempotency key, whoever committed it.
+The caller reads its own write at the returned generation. Concurrent callers share commits: one
+commits the whole inbox, and each finds its own outcome under its idempotency key.
 
-A command is folded over the newest snapshot before it is appended, by the same
-fold that will decide it. One that cannot succeed, or cannot be folded, is refused there
-and leaves no trace. One that passes may still lose a race; then the log has it, and its
-refusal.
+A command is folded over the newest snapshot before it is appended, by the same fold that will
+decide it. A command that cannot succeed, or cannot be folded, is refused there and not appended.
+One that passes may still lose a race; then the log has it, and its refusal.
 """
 
 from __future__ import annotations
@@ -61,7 +59,18 @@ class Tier1:
         actor: str = "",
         along: Sequence[Payload] = (),
     ) -> Acknowledged:
-        """Have a command decided. Raises Refused, or Conflict if its key was used otherwise.
+        """Execute a command. Raises Refused, or Conflict if another request used its key."""
+        return self.decide(command, idempotency_key=idempotency_key, actor=actor, along=along)[0]
+
+    def decide(
+        self,
+        command: Payload | Build,
+        *,
+        idempotency_key: str = "",
+        actor: str = "",
+        along: Sequence[Payload] = (),
+    ) -> tuple[Acknowledged, Snapshot]:
+        """The same, with the generation that has its effect.
 
         `along` are facts that belong to it: one batch with it, and after it in the log.
 
@@ -77,14 +86,14 @@ class Tier1:
         before = Snapshot.open(self._manifests, self._files)
         if idempotency_key and self._remembered(before, idempotency_key):
             then = self._before_admission(before, idempotency_key)
-            return self._answer(before, build(then), idempotency_key, "")
+            return self._answer(before, build(then), idempotency_key, ""), before
         payload = build(before)
         event = self._ledger.event(payload, idempotency_key=idempotency_key, actor=actor)
         self._refuse_if_hopeless(before, event, payload)
         receipt = self._ledger.append([event, *along])
         head = self._commit(receipt.batch, before.generation)
         after = Snapshot(self._manifests, self._files, head)
-        return self._answer(after, payload, event.key, event.id)
+        return self._answer(after, payload, event.key, event.id), after
 
     def _commit(self, batch: str, since: int) -> Head:
         try:
@@ -97,19 +106,19 @@ class Tier1:
             ) from error
 
     def _remembered(self, at: Snapshot, key: str) -> bool:
-        """Whether the fold knows a key; one that it has forgotten is as good as new."""
-        # What has left for history was forgotten before: there is nothing to look for.
+        """Whether the fold has a key; an expired key counts as new."""
+        # Keys in history have expired before.
         _, outcome = at.versioned(OUTCOMES, (key,), history=False)
         return outcome is not None and outcome.decided_at >= self._store_clock.now() - REMEMBERED
 
     def _before_admission(self, snapshot: Snapshot, key: str) -> Snapshot:
         position, _ = snapshot.versioned(COMMANDS, (key,), history=False)
         admitted, before = self._manifests.first_where(
-            lambda head: head.manifest.position >= position, self._manifests.kept(), snapshot.head
+            lambda head: head.manifest.position >= position, self._manifests.floor(), snapshot.head
         )
         assert admitted is not None
         earlier = self._manifests.find(before)
-        # After a restore there is nothing earlier: names that still mean the same will do.
+        # After a restore there is no earlier generation: use the current names.
         return snapshot if earlier is None else Snapshot(self._manifests, self._files, earlier)
 
     def _refuse_if_hopeless(self, at: Snapshot, event: Event, payload: Payload) -> None:
@@ -157,7 +166,7 @@ def _raise_if_refused(outcome: OutcomeRow) -> None:
 
 
 class _Committed:
-    """A snapshot, as the rows that a fold looks at: without those that have left."""
+    """The rows of a snapshot for a fold: without history."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

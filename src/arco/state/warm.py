@@ -1,12 +1,12 @@
-"""Warm state: the rows that a committer has at hand, keyed by generation.
+"""Warm state: the rows that a committer has in memory, at a generation.
 
-Only the buckets that a batch touches are loaded. A bucket is a sorted slice of
-the files, and on top of it the rows that changed since. What this process has committed in
-a row is in the buckets that it loaded for that: of the files with nothing else, only those
-buckets are read that were dropped, or changed without being loaded. When another process
-commits, its L0 files are laid over the buckets that are loaded; when files are
-merely merged, nothing changes here, because no row did. Everything is bounded:
-the least recently used buckets go first, and come back from the files.
+Only the buckets that a batch touches are loaded, and where shard keys have several rows (the tasks
+of a run), only the rows of the shard keys that it touches. A bucket is a sorted slice of the files,
+and on top of it the rows that changed since. What this process has committed in a row is in the
+buckets that it loaded for that: of the files with nothing else, only those buckets are read that
+were dropped, or changed without being loaded. When another process commits, its L0 files are laid
+over the buckets that are loaded; when files are merely merged, nothing changes here, because no row
+did. Everything is bounded: the least recently used buckets go first, and come back from the files.
 
 A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a
 number of looks. Until then each row is looked up in the files: a process that commits one
@@ -24,7 +24,7 @@ that no file can hold (what a deployment adds to a large workspace) then loads n
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -36,23 +36,23 @@ from arco.state.changes import Changes
 from arco.state.lookup import look_up
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
-from arco.state.sorted_rows import bucket_slice, latest, prefix_range
+from arco.state.sorted_rows import bucket_slice, latest, prefix_range, shard_slices
 from arco.state.table import Key, Table, Versioned
 
 LOOKS = 128
-"""So many rows of a large bucket are looked up one by one before it is loaded."""
+"""Lookups of single rows of a large bucket before it is loaded."""
 FOUND = 8
-"""So many rows of a bucket of hashes are looked up one by one before it is loaded again."""
+"""Lookups of single rows of a bucket of hashes before it is loaded again."""
 SWEEP = 24
-"""After so many commits what was not looked at is dropped."""
+"""After this many commits, unused buckets are dropped."""
 LARGE = 1_024
-"""From so many rows of a table on, buckets are worth reducing to the hashes of their keys."""
+"""For tables with more rows, unused buckets are reduced to the hashes of their keys."""
 SELDOM = 8
-"""A bucket is seldom found if less than one of so many of its rows was, since the last sweep."""
+"""A bucket is seldom used if fewer than one in this many rows was found since the last sweep."""
 ROOM = 7 / 8
-"""Buckets are dropped until what is left takes this part of the budget."""
+"""Buckets are dropped until the others take this part of the budget."""
 SETTLED = 64
-"""So many changed rows of a bucket are worth turning into columns."""
+"""Minimum of changed rows of a bucket that are turned into columns."""
 
 
 class Tables(Protocol):
@@ -76,7 +76,7 @@ class Warm:
         self._files = files
         self._budget = budget_bytes
         self._loaded = 0
-        """What all buckets take, or more: a bound that is worked out anew when it is reached."""
+        """An upper bound of the memory of all buckets; computed again when it is reached."""
         self.is_tight = False
         """Whether rows were dropped, since the last sweep, to make room for others."""
         self._commits = 0
@@ -87,7 +87,7 @@ class Warm:
         """Buckets that are not loaded, and that commits of this process have changed."""
         self._tables: Tables | None = None
         self._shards: dict[Table[Any], FileShards] = {}
-        """What the files of `_tables` may hold, of tables for which somebody asked."""
+        """The shard keys in files of `_tables`, for tables that needed them."""
         self.buckets: OrderedDict[tuple[Table[Any], int], LoadedBucket | BucketHashes] = (
             OrderedDict()
         )
@@ -98,7 +98,7 @@ class Warm:
         self._empty: dict[Table[Any], pa.RecordBatch] = {}
 
     def reset(self) -> None:
-        """Forget everything, because history was rewritten or we do not know."""
+        """Drop everything, because history was rewritten or may have been."""
         self._position = self._own_since = 0
         self._incomplete.clear()
         self._tables = None
@@ -108,7 +108,7 @@ class Warm:
         self._too_large.clear()
 
     def advance(self, tables: Tables, position: int) -> None:
-        """Bring what is loaded from the generation it is at to another, newer one."""
+        """Advance the loaded rows to a newer generation."""
         if position != self._position:
             if self._tables is not None:
                 self._overlay(self._tables, tables)
@@ -122,7 +122,7 @@ class Warm:
         for table in dict.fromkeys(table for table, _ in self.buckets):
             files = after.table(str(table))
             if not only_grew(before.table(str(table)), files):
-                self._drop(table)  # merged before we saw it: only the files know
+                self._drop(table)  # merged before it was read: only the files have it
                 continue
             for ref in files.l0:
                 if ref.versions[1] > self._position:
@@ -149,7 +149,7 @@ class Warm:
         return self.buckets.pop(at)
 
     def apply(self, changes: Changes, tables: Tables, position: int) -> None:
-        """Take over what this process itself has just committed on top of this state."""
+        """Apply what this process has just committed on top of this state."""
         is_too_much = ROW_BYTES * sum(map(len, changes.values())) > self._budget
         for table, changed in changes.items():
             numbers = table.bucket_numbers(changed)
@@ -190,7 +190,7 @@ class Warm:
                     return None
                 if self._is_large(table, number):
                     return self._look_up(table, key)
-            bucket = self._bucket(table, number)
+            bucket = self._bucket(table, number, key[: table.shard])
         versioned = bucket.changed.get(key)
         if versioned is not None:
             bucket.hits += 1
@@ -201,7 +201,9 @@ class Warm:
             if bucket.hits < FOUND:
                 versioned = self._look_up(table, key)
             else:
-                bucket = self._whole(table, number)
+                bucket = self._rows_of(table, number, key[: table.shard])
+        elif not bucket.has(key[: table.shard]):
+            bucket = self._rows_of(table, number, key[: table.shard])
         if versioned is None and isinstance(bucket, LoadedBucket):
             versioned = bucket.get(key)
             if versioned is not None:
@@ -213,7 +215,7 @@ class Warm:
         return versioned
 
     def _is_not_worth_loading(self, table: Table[Any], key: Key) -> bool:
-        """Whether rows are short of room, and no file has rows of this shard key."""
+        """Whether memory is tight, and no file has rows of this shard key."""
         if not self.is_tight:
             return False
         shards = self._shards.get(table)
@@ -247,7 +249,7 @@ class Warm:
         number = table.bucket(shard)
         if (table, number) not in self.buckets and self._is_not_worth_loading(table, shard):
             return
-        bucket = self._whole(table, number)
+        bucket = self._rows_of(table, number, shard)
         bucket.hits += LOOKS  # all rows are needed
         rows: dict[Key, Versioned[Any]] = {}
         for at in range(*prefix_range(bucket.batch, table.key, shard)):
@@ -258,26 +260,29 @@ class Warm:
                 rows[key] = versioned
         yield from rows.items()
 
-    def _whole(self, table: Table[Any], number: int) -> LoadedBucket:
-        """A bucket with all of its rows."""
-        bucket = self._bucket(table, number)
-        if isinstance(bucket, BucketHashes):
+    def _rows_of(self, table: Table[Any], number: int, shard: Key) -> LoadedBucket:
+        """A bucket with all rows of a shard key."""
+        bucket = self._bucket(table, number, shard)
+        if isinstance(bucket, BucketHashes) or not bucket.has(shard):
             self._incomplete.add((table, number))
             del self.buckets[table, number]
-            bucket = self._bucket(table, number)
+            bucket = self._bucket(table, number, shard, *(bucket.shards or ()))
         assert isinstance(bucket, LoadedBucket)
         return bucket
 
-    def _bucket(self, table: Table[Any], number: int) -> LoadedBucket | BucketHashes:
+    def _bucket(self, table: Table[Any], number: int, *shards: Key) -> LoadedBucket | BucketHashes:
+        """A bucket as it is here. One that is not gets the rows of these shard keys, if a shard
+        key has several rows: those of other runs, say, are seldom needed; else all rows."""
         at = (table, number)
         bucket = self.buckets.get(at)
         if bucket is None:
-            bucket = LoadedBucket(table, self._load(table, number))
+            some = {*shards} if table.shard < len(table.key) and table.spread == 1 else None
+            bucket = LoadedBucket(table, self._load(table, number, some), some)
             self._loaded += bucket.nbytes
             if bucket.nbytes > self._budget // 2:
                 self._too_large.add(at)
             if self._loaded > self._budget:
-                self._shrink()  # what goes is in the files; the fold has taken what it needs
+                self._shrink()  # dropped rows are in the files; the fold has read what it needs
             self.buckets[at] = bucket
             self._incomplete.discard(at)
         else:
@@ -285,7 +290,7 @@ class Warm:
         bucket.used_at = self._commits
         return bucket
 
-    def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
+    def _load(self, table: Table[Any], number: int, shards: Set[Key] | None) -> pa.RecordBatch:
         own_since = self._own_since
         if (table, number) in self._incomplete:
             own_since = self._position
@@ -294,7 +299,8 @@ class Warm:
             for ref in self._refs(table)
             if ref.versions[0] <= own_since
             for batch in self._files.batches(table, ref, number)
-            if (part := bucket_slice(batch, number)).num_rows
+            for part in shard_slices(bucket_slice(batch, number), table.key, shards)
+            if part.num_rows
         ]
         if not slices:
             if table not in self._empty:
@@ -306,9 +312,9 @@ class Warm:
         return () if self._tables is None else self._tables.table(str(table)).recent()
 
     def _sweep(self) -> None:
-        """Drop what nobody looked at for a while, and settle what has changed.
+        """Drop unused buckets, and turn changed rows into columns.
 
-        What that frees lies scattered between what stays: the allocator is told to give it back.
+        The freed memory is scattered: the allocator is told to return it.
         """
         old = self._commits - SWEEP
         rows = self._rows_of_tables()
@@ -342,13 +348,15 @@ class Warm:
     def _is_seldom_found(
         self, table: Table[Any], bucket: LoadedBucket | BucketHashes, rows: Counter[Table[Any]]
     ) -> bool:
-        """Whether the hashes of its keys do instead of a bucket, since what is asked is new.
+        """Whether the hashes of its keys are enough, since most lookups are for new keys.
 
-        Not if more old rows were found than are looked up before it is loaded again: the look-ups
+        Not if more old rows were found than are looked up before it is loaded again: the lookups
         and the loading would take longer than many commits.
         """
         if isinstance(bucket, BucketHashes):
             return bool(bucket.changed)
+        if bucket.shards is not None:
+            return False  # the hashes of all keys are not at hand
         if rows[table] <= LARGE or bucket.old_hits > FOUND:
             return False
         return SELDOM * bucket.hits < min(bucket.num_rows, SELDOM * LOOKS)
@@ -370,7 +378,7 @@ class Warm:
         self._loaded = total
 
     def _evict(self, total: int) -> int:
-        """Drop buckets until there is room for more, the rows before the few bytes of hashes."""
+        """Drop buckets until there is room for more; rows before hashes."""
         self.is_tight = True
         for kind in (LoadedBucket, BucketHashes):
             for at in [at for at, bucket in self.buckets.items() if isinstance(bucket, kind)]:
@@ -382,10 +390,11 @@ class Warm:
     def _consolidated(
         self, table: Table[Any], bucket: LoadedBucket | BucketHashes
     ) -> LoadedBucket | BucketHashes:
-        """Changed rows turned into columns: a tenth of the memory, a slower look."""
+        """Changed rows turned into columns: a tenth of the memory, with slower lookups."""
         if isinstance(bucket, BucketHashes):
             return bucket.index()
         parts = [pa.Table.from_batches([bucket.batch]), table.to_arrow(bucket.changed)]
-        settled = LoadedBucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))
+        rows = one_batch(latest(parts, table.key, keep_deleted=False))
+        settled = LoadedBucket(table, rows, bucket.shards)
         settled.used_at = bucket.used_at
         return settled

@@ -1,4 +1,4 @@
-"""What writes to the log in one process: appends, commits, publications."""
+"""The writers of the log in one process: appends, commits, publications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arco.state.feed import CommitFeed
 @dataclass(frozen=True, kw_only=True)
 class LogWriter:
     signal: Signal
-    """Wakes what commits in this process."""
+    """Wakes the committing thread of this process."""
     ledger: Ledger
     publisher: Publisher
     committer: Committer

@@ -1,14 +1,11 @@
-"""S3, GCS and Azure through obstore: one store, since obstore makes them alike.
+"""S3, GCS and Azure through obstore: one class, since obstore gives them one interface. Notes:
 
-Three things are worth knowing.
-
-A create is sent once. The client underneath would send it again when the response is
-lost; by then the object may rightly be gone (a batch that was consumed, a claim that was
-given up), and the second create would succeed. So a create whose response is lost is
-Unavailable, "unknown", and the caller, who knows an id by which to recognise its own,
-decides. Everything else may be repeated, and is. S3 answers a create with a conflict,
-which comes here as AlreadyExists, also while another create of the same key is under way,
-which may yet fail: whoever relies on the object being there reads it.
+A create is sent once. The client would repeat it when the response is lost; by then the object may
+have been deleted (a batch that was consumed, a claim that was released), and the second create
+would succeed. So a create whose response is lost is Unavailable, "unknown", and the caller, who can
+recognise its own object by an id, decides. Everything else may be repeated, and is. S3 answers a
+create with a conflict, which comes here as AlreadyExists, also while another create of the same key
+is in progress, which may still fail: a caller that needs the object reads it.
 
 Not every server lists in the order of the keys' bytes: some S3-compatible ones
 and Azure accounts with hierarchical namespaces walk a tree, where `a/b` comes
@@ -56,7 +53,7 @@ _HTTP_OPTIONS = frozenset(
     }
 )
 _HTTP_DEFAULTS: Mapping[str, Option] = {"connect_timeout": "5s", "timeout": "30s"}
-# With the timeouts above, no call takes much longer than a minute to say Unavailable.
+# With the timeouts above, no call takes much longer than a minute to raise Unavailable.
 _RETRY: RetryConfig = {
     "max_retries": 3,
     "retry_timeout": timedelta(seconds=30),
@@ -81,10 +78,9 @@ class SignedPut(NamedTuple):
 class CloudStore:
     """A bucket, or the part of it below a prefix.
 
-    `options` are obstore's, by name (`endpoint`, `region`, `access_key_id`,
-    `account_name`, ...) and of its HTTP client (`timeout`, `allow_http`, ...);
-    what is not given comes from the environment. They may hold secrets, so they
-    are never shown.
+    `options` are obstore's, by name (`endpoint`, `region`, `access_key_id`, `account_name`, ...)
+    and of its HTTP client (`timeout`, `allow_http`, ...); others come from the environment. They
+    may contain secrets, so they are never shown.
     """
 
     parallelism = 32
@@ -131,7 +127,7 @@ class CloudStore:
                     raise failure from error
             if len(data) == length:
                 return data
-        # Backends differ in how they say "past the end", so we look for ourselves.
+        # Backends report reads past the end differently, so the size is checked here.
         size = self.head(path).size
         if start + length > size:
             raise keys.past_the_end(path, start, length, size)
@@ -186,7 +182,7 @@ class CloudStore:
         return self._signed("GET", path, expiry)
 
     def sign_put(self, path: str, expiry: timedelta) -> SignedPut:
-        """Where the bearer may put this object, and the headers that it must send."""
+        """A URL to put this object, and the headers that the request needs."""
         url = self._signed("PUT", path, expiry)
         azure = isinstance(self._client, AzureStore)
         return SignedPut(url, {"x-ms-blob-type": "BlockBlob"} if azure else {})
@@ -253,7 +249,7 @@ class CloudStore:
 
 
 def _lists_in_order(client: _Client) -> bool:
-    """GCS, and AWS itself: not another server that is spoken to as if it were AWS."""
+    """True for GCS and AWS itself, not for S3-compatible servers."""
     if isinstance(client, S3Store):
         elsewhere = any(name.upper().startswith("AWS_ENDPOINT") for name in os.environ)
         return "endpoint" not in client.config and not elsewhere
@@ -261,7 +257,7 @@ def _lists_in_order(client: _Client) -> bool:
 
 
 def _just_before(prefix: str) -> str:
-    """A name below every key with `prefix`, and above as many others as is simple to say."""
+    """A name that sorts right before the keys with `prefix`, approximately."""
     start, last = prefix[:-1], prefix[-1:]
     if "1" <= last <= "9" or "b" <= last <= "z" or "B" <= last <= "Z":
         return f"{start}{chr(ord(last) - 1)}~"
@@ -289,7 +285,7 @@ def _connect(
 
 
 class _Passing:
-    """Parts on their way through the client, and the error that ended them, as it was."""
+    """Passes parts to the client, and keeps the original error that ended them."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = parts
@@ -318,7 +314,7 @@ def _mapped(error: Exception, path: str) -> Error:
         case Error():
             return error
         case FileNotFoundError():
-            return NotFound(f"{path} does not exist", hint="or its bucket does not")
+            return NotFound(f"{path} does not exist", hint="check that its bucket exists too")
         case exceptions.AlreadyExistsError() | exceptions.PreconditionError():
             return AlreadyExists(f"{path} exists")
         case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError():
@@ -326,7 +322,7 @@ def _mapped(error: Exception, path: str) -> Error:
         case exceptions.InvalidPathError() | exceptions.NotSupportedError():
             return Invalid(reason)
         case exceptions.BaseError():
-            return Unavailable(reason, hint="the store did not answer as expected; try again")
+            return Unavailable(reason, hint="the store did not respond as expected; try again")
     raise error
 
 

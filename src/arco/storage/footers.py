@@ -1,4 +1,4 @@
-"""The footers of Parquet files: what their writer knew, without reading the rows.
+"""The footers of Parquet files: schema and statistics, without reading rows.
 
 A footer lies at a file's end: one ranged read fetches it, a second one where it is
 longer than expected.
@@ -39,12 +39,12 @@ def parquet_files(store: Store, folder: str) -> list[ObjectMeta]:
 
 
 def read_footers(store: Store, folder: str) -> list[Footer]:
-    """Those of a folder's files, in the order of their names. Corrupt where one is no Parquet."""
+    """The footers of a folder's files, in the order of names. Raises Corrupt for other files."""
     return parallel.each(store, lambda meta: read_footer(store, meta), parquet_files(store, folder))
 
 
 def read_footer(store: Store, file: ObjectMeta) -> Footer:
-    """Raises NotFound where the file is gone, and Corrupt where it is no Parquet file."""
+    """Raises NotFound for a missing file, and Corrupt for one that is not Parquet."""
     tail = _end(store, file, min(file.size, TAIL_BYTES))
     length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
     if tail[-4:] != _MAGIC or length > file.size:

@@ -9,7 +9,7 @@ A server whose store is a cloud's answers a GET with a redirect to a URL of that
 its bearer read this object alone, and names such a URL for a large PUT: the bytes do not pass
 through the server.
 
-A create is sent once, as to any other store: if its answer is lost, it is Unavailable.
+A create is sent once, as for other stores: if its answer is lost, it raises Unavailable.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from arco.storage.port import Mode, Object, ObjectMeta
 MODIFIED = "arco-last-modified"
 """The header with the time of an object, as ISO 8601 without a zone."""
 DIRECT_BYTES = 4 << 20
-"""What is larger goes to the cloud by a URL of its own, if the store is there."""
+"""Larger objects are put to a signed URL of the cloud, if the store is there."""
 _OCTETS = "application/octet-stream"
 
 S = TypeVar("S", bound=msgspec.Struct)
 Headers = Callable[[str], Mapping[str, str]]
-"""What proves that a path may be used."""
+"""Returns the headers that authorize the use of a path."""
 
 
 class ListedObject(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class HttpStore:
 
     @property
     def options(self) -> dict[str, str]:
-        """Without what lets in: each process has its own."""
+        """Without a token: each process has its own."""
         options = {"data_url": self.data_url, "ca_file": self._ca_file}
         return {name: value for name, value in options.items() if value}
 
@@ -90,7 +90,7 @@ class HttpStore:
         return f"HttpStore({self._url})"
 
     def use_token(self, token: str) -> None:
-        """From now on, this lets in."""
+        """Use this token from now on."""
         self._headers = lambda path: {"Authorization": f"Bearer {token}"}
 
     # -- reading -------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class HttpStore:
         return answer
 
     def look_up(self, name: str, query: Mapping[str, str]) -> bytes:
-        """What the server answers beside objects."""
+        """A request to the server that is not about objects."""
         url = f"{self._url}/{name}?{urlencode(query)}"
         answer = self._client.send("GET", url, headers=self._headers(""), repeat=True)
         if answer.status == 404:
@@ -226,14 +226,14 @@ class _SentParts:
 
 
 class ServerProblem(msgspec.Struct, frozen=True):
-    """What a server says of a failure."""
+    """A server's description of a failure."""
 
     detail: str = ""
     hint: str = ""
 
 
 def problem_in(answer: HttpAnswer) -> ServerProblem:
-    """Empty if the answer says nothing that can be read: it may be a proxy's, or a cloud's."""
+    """Empty if the answer is not a problem document: it may be of a proxy or a cloud."""
     try:
         return msgspec.json.decode(answer.body or b"{}", type=ServerProblem)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -241,7 +241,7 @@ def problem_in(answer: HttpAnswer) -> ServerProblem:
 
 
 def _failure(answer: HttpAnswer, path: str) -> Error:
-    """The server's answer in our terms."""
+    """The error for a server's answer."""
     problem = problem_in(answer)
     text = problem.detail or f"the server answered {answer.status}"
     match answer.status:

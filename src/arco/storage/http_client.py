@@ -1,9 +1,9 @@
-"""HTTP for processes that reach a store through a server: connections, and what may be repeated.
+"""HTTP client for processes that access a store through a server: connections and retries.
 
-- A connection that cannot be made has sent nothing: it is tried again, for `patience_s`.
-- A request that was sent, and whose answer did not come, is sent again only if the caller says that
-  it may be. Otherwise it is Unavailable: unknown.
-- "Too many requests" is an answer that says when to come back.
+- If a connection cannot be opened, nothing was sent: it is retried for `patience_s`.
+- A request whose answer was lost is repeated only if the caller allows it. Otherwise it raises
+  Unavailable: unknown.
+- "Too many requests" is retried after the time that the answer names.
 
 Connections are kept for the next request, and shared by threads; a fork must not share them.
 """
@@ -22,14 +22,14 @@ from arco.clock import Clock, SystemClock
 from arco.errors import Invalid, Unavailable
 
 IDLE_S = 20.0
-"""A connection that was not used for so long may have been closed by the server."""
+"""A connection that was idle for longer may have been closed by the server."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 _BUSY = (429, 502, 503, 504)
 
 
 def checked_api_url(url: str) -> str:
-    """The URL of an API. Raises Invalid for what is none, or would show a token to the network."""
+    """The URL of an API. Raises Invalid, also if a token would be sent unencrypted."""
     parts = urlsplit(url)
     is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
     if parts.scheme not in ("https", "http") or not parts.hostname:
@@ -84,9 +84,9 @@ class HttpClient:
         repeat: bool,
         timeout_s: float | None = None,
     ) -> HttpAnswer:
-        """The answer, whatever its status. Raises Unavailable if there is none.
+        """The answer, with any status. Raises Unavailable without an answer.
 
-        `repeat`: the request may be sent again if its answer was lost, or was "try later".
+        `repeat`: the request may be repeated if its answer was lost, or was "try later".
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -112,12 +112,12 @@ class HttpClient:
             if not may_repeat or left <= 0 or self._closed:
                 if answer is not None:
                     return answer
-                raise Unavailable(problem, hint="the server did not answer; try again")
+                raise Unavailable(problem, hint="the server did not respond; try again")
             self._clock.sleep(min(left, max(pause_s, _retry_after(answer))))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def close(self) -> None:
-        """Break off what is under way. Nothing is sent any more."""
+        """Abort requests in progress. Later ones fail."""
         with self._lock:
             self._closed = True
             busy = list(self._busy)
@@ -134,37 +134,37 @@ class HttpClient:
         return answer.status == 429 or (repeat and answer.status in _BUSY)
 
     def _connection(self, place: tuple[str, str], timeout_s: float) -> http.client.HTTPConnection:
-        """One that is open: who has none has sent nothing."""
+        """An open connection. If this raises, nothing was sent."""
         now = self._clock.monotonic()
         stale: list[_Connection] = []
-        kept: http.client.HTTPConnection | None = None
+        connection: http.client.HTTPConnection | None = None
         with self._lock:
             if self._closed:
                 raise ConnectionError("the client was closed")
             idle = self._idle.get(place, [])
-            while idle and kept is None:
+            while idle and connection is None:
                 each = idle.pop()
                 if now - each.used_at <= IDLE_S:
-                    kept = each.raw
+                    connection = each.raw
                 else:
                     stale.append(each)
         for each in stale:
             each.raw.close()
-        if kept is None:
+        if connection is None:
             scheme, netloc = place
             if scheme == "https":
                 context = ssl.create_default_context()
                 if self._ca_file:
                     context.load_verify_locations(self._ca_file)
-                kept = http.client.HTTPSConnection(netloc, timeout=timeout_s, context=context)
+                connection = http.client.HTTPSConnection(netloc, timeout=timeout_s, context=context)
             else:
-                kept = http.client.HTTPConnection(netloc, timeout=timeout_s)
-            kept.connect()
-        elif kept.sock is not None:
-            kept.sock.settimeout(timeout_s)
+                connection = http.client.HTTPConnection(netloc, timeout=timeout_s)
+            connection.connect()
+        elif connection.sock is not None:
+            connection.sock.settimeout(timeout_s)
         with self._lock:
-            self._busy.add(kept)
-        return kept
+            self._busy.add(connection)
+        return connection
 
     def _exchange(
         self,

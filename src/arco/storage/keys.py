@@ -1,13 +1,12 @@
-"""Which names an object may have. Every backend asks here, so none is kinder than another.
+"""Which names an object may have. All backends use these rules.
 
 A key is a relative path: segments joined by single slashes. The rules are those
 of the strictest backend, a local file system: no segment is `.` or `..` or
 longer than 255 bytes, there are no control characters and no backslashes, and
 a whole key fits the 1,024 bytes that the clouds allow.
 
-`check_scoped` adds what a tenant must not say even in disguise: an encoded
-separator is harmless here, but a proxy or a browser in front of us may decode
-it before, or after, we have looked.
+`check_scoped` also refuses encoded separators: they are harmless here, but a proxy or a browser may
+decode them before or after this check.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from arco.errors import Invalid
 
 TEMPORARY = ".tmp-"
-"""Names that begin so are a write under way; they are never objects."""
+"""Prefix of temporary files of writes; they are never objects."""
 
 _MAX_SEGMENT_BYTES = 255
 _MAX_KEY_BYTES = 1024
@@ -77,7 +76,7 @@ def check_scoped_prefix(prefix: str) -> None:
 
 
 def _check_encoded(text: str, key: str, *, whole: bool = True) -> None:
-    """Decode as often as it changes anything: %252f is a slash to whoever decodes twice."""
+    """Decode repeatedly until nothing changes: %252f is a slash after decoding twice."""
     if _NOT_AN_ENCODED_BYTE.search(text):
         raise Invalid(f"{key!r} has a '%' that encodes nothing", hint="write it as %25")
     for segment in text.split("/"):

@@ -1,25 +1,25 @@
-"""Leases: so that, mostly, one process at a time does a job.
+"""Leases: usually one process at a time does a piece of work.
 
-A lease saves work. It is never needed for correctness: clocks differ, and a
-process can sleep between looking at its lease and acting on it. Whatever a
-holder writes must be safe if two hold the lease, as commits are.
+A lease saves work. Correctness must not depend on it: clocks differ, and a process can sleep
+between reading its lease and acting on it. All writes of a holder must be safe if two hold the
+lease, as commits are.
 
 A lease is a row of numbered objects, `leases/{name}/{number}.json`, each created
 only if absent; the one with the greatest number is the lease's state. To
 acquire, renew or release is to create the next number:
 
-1. List. The top record decides: nobody's, expired, or somebody's until then. It
-   expires its term after the store's last-modified time of the object, by the store's
-   clock: a holder whose clock was wrong blocks the others for its term, no longer.
-2. Create number top + 1 with our nonce and our term. The holder reckons its term by
-   its own monotonic clock, from before step 1, so that a writer who slept in between
-   holds less, not more.
-3. AlreadyExists, or an unknown outcome: read that number back. Our nonce in it
-   means that it was us. Anything else: somebody was faster.
-4. List what lies above. Something there means that we slept while our number
-   had been used and removed: what we created is void.
-5. Remove the numbers below. The top one is never removed, so numbers never go
-   back: they fence, if whoever is written to remembers the greatest it has seen.
+1. List. The top record decides: released, expired, or held until its end. It expires its term after
+   the store's last-modified time of the object, by the store's clock: a holder whose clock was
+   wrong blocks the others for its term, no longer.
+2. Create number top + 1 with our nonce and our term. The holder computes its term by its own
+   monotonic clock, from before step 1, so that a writer that slept in between holds it for less
+   time, not more.
+3. After AlreadyExists or an unknown outcome, read that number back. With our nonce, we created it;
+   otherwise another process was faster.
+4. List greater numbers. If there are any, we slept while our number had been used and removed: what
+   we created is void.
+5. Remove the numbers below. The top one is never removed, so numbers never decrease: they are
+   fencing numbers for a receiver that remembers the greatest it has seen.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from arco.storage.store_clock import StoreClock
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
 _LOOKS = 5
 LONGEST_TERM = timedelta(hours=1)
-"""A record that asks for more, as only a stranger's would, gets this."""
+"""Maximum term; a longer one in a record is limited to this."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What one numbered object says."""
+    """The content of one numbered object."""
 
     holder: str
     nonce: str
@@ -64,14 +64,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease that was ours when we looked."""
+    """A lease that this process held when it was read."""
 
     name: str
     number: int
     """The fencing number: greater than those of all holders before, and at each renewal."""
     record: Record
     until_s: float
-    """When it ends for us, by our monotonic clock."""
+    """When it ends, by this process's monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class Leases:
     new_nonce: Callable[[], str]
 
     def remaining_s(self, lease: Lease) -> float:
-        """How long a lease of ours lasts."""
+        """How long a lease of this process still lasts."""
         return lease.until_s - self.clock.monotonic()
 
     def acquire(self, name: str, ttl: timedelta) -> Lease | None:
-        """The lease, or None if somebody holds it. Raises Unavailable where nobody can say."""
+        """The lease, or None if another process holds it. Raises Unavailable if that is unknown."""
         if _NAME.fullmatch(name) is None:
             raise Invalid(f"{name[:100]!r} cannot name a lease", hint="use a-z, 0-9, '_.-'")
         now = self.store_clock.now()
@@ -115,7 +115,7 @@ class Leases:
         return renewed
 
     def release(self, lease: Lease) -> None:
-        """Let others have the lease at once. Nothing happens if it is not ours any more."""
+        """Release the lease at once. Does nothing if another process holds it by now."""
         record = msgspec.structs.replace(lease.record, term_s=0.0)
         ended = self._advance(lease.name, lease.number + 1, record, self.clock.monotonic())
         if ended is not None and ended.record != record:
@@ -123,9 +123,9 @@ class Leases:
 
     @contextlib.contextmanager
     def hold(self, name: str, ttl: timedelta) -> Iterator[RenewedLease | None]:
-        """Hold a lease while work goes on; None if somebody else has it.
+        """Hold a lease during some work; None if another process holds it.
 
-        Letting go is best effort: what was done under the lease stays done.
+        The release is best effort.
         """
         lease = self.acquire(name, ttl)
         if lease is None:
@@ -138,7 +138,7 @@ class Leases:
             held.let_go()
 
     def _top(self, name: str, now: datetime) -> tuple[int, bool]:
-        """The greatest number, and whether its record is somebody's now."""
+        """The greatest number, and whether its record is held now."""
         for _ in range(_LOOKS):
             entries = self._entries(name)
             if not entries:
@@ -149,30 +149,30 @@ class Leases:
             except NotFound:  # renewed, and removed, since we listed
                 continue
             term = min(timedelta(seconds=record.term_s), LONGEST_TERM)
-            # A record from the future, as a local disk may hold one, is nobody's.
+            # A record from the future, which a local disk may have, is not held.
             credible = created - now <= self.store_clock.bound
             return number, credible and now < created + term
         raise Contended(f"lease {name} changes faster than it can be read")
 
     def _advance(self, name: str, number: int, record: Record, began_s: float) -> Lease | None:
-        """Create `number`; None if it is another's, or void. What is there is what counts."""
+        """Create `number`; None if another process created it, or if it is void."""
         try:
             body = seal(msgspec.json.encode(record))
             self.store.put(_path(name, number), body, Mode.CREATE)
         except (AlreadyExists, Unavailable) as error:
-            there = self._read_back(name, number, error)
-            if there is None or there.nonce != record.nonce:
+            stored = self._read_back(name, number, error)
+            if stored is None or stored.nonce != record.nonce:
                 return None
-            record = there
+            record = stored
         entries = self._entries(name)
         if not entries or entries[-1][0] != number:
             self._remove(name, [number])
             return None
-        self._remove(name, [taken for taken, _ in entries[:-1]])
+        self._remove(name, [entry for entry, _ in entries[:-1]])
         return Lease(name, number, record, self._until_s(record, began_s, entries[-1][1]))
 
     def _until_s(self, record: Record, began_s: float, created: datetime) -> float:
-        """The end of a term, by our monotonic clock: an earlier try may have created it."""
+        """The end of a term, by the monotonic clock. An earlier try may have created the record."""
         now_s = self.clock.monotonic()
         age = self.store_clock.estimate() - created
         return now_s + record.term_s - max(now_s - began_s, age.total_seconds())
@@ -190,7 +190,7 @@ class Leases:
         return read_checked(self.store, path, lambda raw: _decode(raw, path))
 
     def _entries(self, name: str) -> list[tuple[int, datetime]]:
-        """The numbers there are, with the store's time of each."""
+        """The existing numbers, with the store's time of each."""
         prefix = f"{paths.LEASES}{name}/"
         listed = ((m.path.removeprefix(prefix), m.last_modified) for m in self.store.list(prefix))
         return [
@@ -206,7 +206,7 @@ class Leases:
 
 
 class RenewedLease:
-    """A lease that long work renews as it goes on."""
+    """A lease that is renewed during long work."""
 
     def __init__(self, leases: Leases, lease: Lease, ttl: timedelta) -> None:
         self._leases = leases
@@ -214,13 +214,13 @@ class RenewedLease:
         self._ttl = ttl
 
     def keep(self) -> None:
-        """Renew the lease once half of its term is over. One that was lost is lost."""
+        """Renew the lease once half of its term is over. Errors are ignored."""
         if self._leases.remaining_s(self._lease) < self._ttl.total_seconds() / 2:
             with contextlib.suppress(Error):
                 self._lease = self._leases.renew(self._lease, self._ttl)
 
     def keeping(self, progress: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:
-        """`progress`, with the lease kept whenever there is some."""
+        """`progress`, which also renews the lease."""
 
         def report(what: str, done: int, total: int) -> None:
             self.keep()

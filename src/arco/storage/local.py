@@ -9,12 +9,12 @@ to clean up. Where O_TMPFILE is missing, the file has a name that begins with
 an existing one. `list` never shows those names, and `sweep` removes what
 crashes left of them.
 
-A deletion is not fsynced: a power cut may undo it, if no put came after it.
-Nothing above relies on more, and the compactor deletes a lot.
+A deletion is not fsynced: a power cut may undo it, if no put came after it. Callers do not rely on
+more, and the compactor deletes a lot.
 
-A failed fsync is a failure. Linux tells of it once and then takes the pages for
-clean: another fsync of the same file would succeed and mean nothing, and reading
-shows what is in memory, not what is on the disk. So after a failure
+A failed fsync is a failure. Linux reports it once and then treats the pages as clean: another fsync
+of the same file would succeed without effect, and reading shows memory, not the disk. So after a
+failure
 
 - a file that has no name yet goes, and the put raises Unavailable;
 - a FRESH object, which nobody but its writer can have used, is withdrawn: its name is
@@ -24,13 +24,12 @@ shows what is in memory, not what is on the disk. So after a failure
   answer "exists already", syncs it first, or raises Unavailable. The names of a
   directory are journaled: if that failed for good, it fails again.
 
-So whoever reads its own object back after an Unavailable may take it for durable.
+So an object that its writer can read after Unavailable is durable.
 
-Symbolic links below the root are never followed, whoever made them. A link is no
-object and no directory: it is not listed, not read, and nothing is written or
-deleted beyond it. What is opened is opened without following a link at its end, and
-the kernel is then asked where the open file lies: if a directory on the way was a
-link, that is another path. Deleting the name of a link removes the link alone.
+Symbolic links below the root are never followed. A link is no object and no directory: it is not
+listed, not read, and nothing is written or deleted beyond it. Files are opened without following a
+link at the end of the path, and the kernel then reports the path of the open file: if a directory
+in it was a link, it differs. Deleting a link removes only the link.
 """
 
 # Path knows no dir_fd, and costs more than the calls that it makes.
@@ -59,7 +58,7 @@ _PUT_ATTEMPTS = 5
 
 
 class _OpenDirectories(NamedTuple):
-    """Opened directories, from one that is surely there down to the one to write into."""
+    """Open directories, from one that certainly exists down to the one to write into."""
 
     above: str
     names: Sequence[str]
@@ -75,7 +74,7 @@ class _OpenDirectories(NamedTuple):
 
 
 class LocalStore:
-    """Objects as files under `root`, which is made if it is not there."""
+    """Objects as files under `root`, which is created if it is missing."""
 
     parallelism = 8
 
@@ -85,8 +84,8 @@ class LocalStore:
         self._pairs = PairedSync()
         self._settled: set[str] = set()
         self._doubtful: dict[str, object] = {}
-        """Directories with a name that may not be on the disk, each with a mark of its own
-        for the failure: a sync that began before that failure does not settle it."""
+        """Directories with a name that may not be on the disk, each with a marker of the failure: a
+        sync that began before that failure does not count."""
         self._lost: dict[str, os.stat_result] = {}
         """Files that are not on the disk, and whose names could not be removed."""
         self.nameless = hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir()
@@ -144,10 +143,10 @@ class LocalStore:
         keys.check_key(path)
         directory, _, name = f"{self._root}/{path}".rpartition("/")
         try:
-            with self._enter(directory) as way:
-                at = way.opened[-1]
+            with self._enter(directory) as directories:
+                at = directories.opened[-1]
                 with localfiles.temporary(at, parts) as temporary:
-                    self._settle(way)
+                    self._settle(directories)
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
                 localfiles.fsync(at)
         except OSError as error:
@@ -186,9 +185,9 @@ class LocalStore:
         directory, _, name = f"{self._root}/{target}".rpartition("/")
         with self._opened(source, localfiles.READ) as fd:
             localfiles.status_of(fd, source)
-            with self._enter(directory) as way:
-                at = way.opened[-1]
-                self._settle(way)
+            with self._enter(directory) as directories:
+                at = directories.opened[-1]
+                self._settle(directories)
                 with localfiles.second_name(at, fd) as temporary:
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
                 localfiles.fsync(at)
@@ -200,11 +199,11 @@ class LocalStore:
         return self._signer.sign(path, expiry)
 
     def sweep(self, older_than: timedelta, prefix: str = "") -> int:
-        """Remove temporary files that crashes left, and empty directories; how many files.
+        """Remove temporary files of crashes, and empty directories; returns the number of files.
 
-        `older_than` must be longer than any write takes. Ages are told by the
-        file system's own clock, which may be another machine's. `prefix` is empty,
-        or names a directory and ends in a slash: nothing else is looked at.
+        `older_than` must be longer than any write takes. Ages are by the file system's clock, which
+        may be that of another machine. `prefix` is empty, or a directory with a trailing slash:
+        only that is swept.
         """
         keys.check_prefix(prefix)
         swept = 0
@@ -229,43 +228,45 @@ class LocalStore:
         return swept
 
     def _put(self, directory: str, name: str, data: bytes, mode: Mode) -> None:
-        with self._enter(directory) as way:
+        with self._enter(directory) as directories:
             if self._is_lost(f"{directory}/{name}"):
-                os.unlink(name, dir_fd=way.opened[-1])
+                os.unlink(name, dir_fd=directories.opened[-1])
             if mode is Mode.FRESH:
-                self._put_fresh(way, directory, name, data)
+                self._put_fresh(directories, directory, name, data)
             else:
-                self._put_named(way, directory, name, data, mode)
+                self._put_named(directories, directory, name, data, mode)
 
     def _put_named(
-        self, way: _OpenDirectories, directory: str, name: str, data: bytes, mode: Mode
+        self, directories: _OpenDirectories, directory: str, name: str, data: bytes, mode: Mode
     ) -> None:
         """The file is on the disk before it has its name."""
-        at = way.opened[-1]
+        at = directories.opened[-1]
         try:
             if mode is Mode.OVERWRITE:
                 with localfiles.temporary(at, (data,)) as temporary:
-                    self._settle(way)
+                    self._settle(directories)
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
-                self._create(way, name, data)
+                self._create(directories, name, data)
             localfiles.fsync(at)
         except FileExistsError:
             raise
-        except OSError:  # the name may be there, or not: the next one to look syncs it
+        except OSError:  # whether the name is durable is unknown: the next reader syncs it
             self._doubtful[directory] = object()
             raise
 
-    def _put_fresh(self, way: _OpenDirectories, directory: str, name: str, data: bytes) -> None:
-        """The disk is asked for the file and its name at once, which takes half as long."""
-        at = way.opened[-1]
-        fd = self._create(way, name, data, fresh=True)
+    def _put_fresh(
+        self, directories: _OpenDirectories, directory: str, name: str, data: bytes
+    ) -> None:
+        """Sync the file and its name concurrently, which takes half as long."""
+        at = directories.opened[-1]
+        fd = self._create(directories, name, data, fresh=True)
         try:
             if fd is None:
                 localfiles.fsync(at)
             else:
                 self._pairs.sync(fd, at)
-            self._settle(way)
+            self._settle(directories)
         except OSError:
             self._withdraw(at, directory, name)
             raise
@@ -274,20 +275,20 @@ class LocalStore:
                 os.close(fd)
 
     def _create(
-        self, way: _OpenDirectories, name: str, data: bytes, *, fresh: bool = False
+        self, directories: _OpenDirectories, name: str, data: bytes, *, fresh: bool = False
     ) -> int | None:
-        """Write a file and give it its name. A fresh one is given back open, to be synced."""
-        at = way.opened[-1]
+        """Write a file and link it to its name. A fresh one is returned open, to be synced."""
+        at = directories.opened[-1]
         fd = self._open_nameless(at)
         if fd is None:
             with localfiles.temporary(at, (data,)) as temporary:
-                self._settle(way)
+                self._settle(directories)
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             return None
         try:
             localfiles.write(fd, data, sync=not fresh)
             if not fresh:
-                self._settle(way)
+                self._settle(directories)
             # Naming src_dir_fd is what makes Python call linkat with AT_SYMLINK_FOLLOW.
             os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
         except BaseException:
@@ -307,7 +308,7 @@ class LocalStore:
                 self._lost[f"{directory}/{name}"] = status
 
     def _is_lost(self, place: str) -> bool:
-        """Whether the file there is one that could not be written and not be removed."""
+        """Whether the file is one that could neither be written nor removed."""
         status = self._lost.get(place)
         if status is None:
             return False
@@ -316,12 +317,12 @@ class LocalStore:
                 return True
         except FileNotFoundError:
             pass
-        self._lost.pop(place, None)  # somebody has removed it
+        self._lost.pop(place, None)  # it was removed
         return False
 
     @contextlib.contextmanager
     def _opened(self, path: str, flags: int) -> Iterator[int]:
-        """The descriptor of an object; what the system says of it becomes an error of ours."""
+        """The descriptor of an object. Errors of the system are translated."""
         keys.check_key(path)
         try:
             if self._doubtful or self._lost:
@@ -355,7 +356,7 @@ class LocalStore:
             finally:
                 os.close(at)
         except (FileNotFoundError, NotADirectoryError):
-            pass  # the directory is gone, with all that was in it
+            pass  # the directory was removed, with its content
         except OSError as error:
             raise localfiles.mapped(error, directory) from error
         if self._doubtful.get(directory) is mark:
@@ -373,49 +374,48 @@ class LocalStore:
             return None
 
     def _enter(self, directory: str) -> _OpenDirectories:
-        """A directory, opened, and made where it is not there."""
+        """Open a directory; create it if it is missing."""
         above, names = self._unsettled(directory)
         opened = [localfiles.open_here(above, localfiles.DIRECTORY)]
-        way = _OpenDirectories(above, names, opened)
+        directories = _OpenDirectories(above, names, opened)
         try:
             for name in names:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=opened[-1])
                 opened.append(os.open(name, localfiles.DIRECTORY, dir_fd=opened[-1]))
         except BaseException:
-            way.__exit__()
+            directories.__exit__()
             raise
-        return way
+        return directories
 
-    def _settle(self, way: _OpenDirectories) -> None:
-        """See the name of each directory onto the disk.
+    def _settle(self, directories: _OpenDirectories) -> None:
+        """Sync the name of each directory to the disk.
 
-        Also where they existed: the process that made them may not have come to its fsync.
-        After the fsync of a file in them, which takes what was made before it along, this
-        asks the disk for little more.
+        Also of existing ones: the process that created them may not have synced them yet. After the
+        fsync of a file in them, which includes earlier changes, this costs little.
         """
-        if not way.names:
+        if not directories.names:
             return
         if len(self._settled) > _REMEMBERED_DIRECTORIES:
             self._settled.clear()
-        place = way.above
-        for name, parent in zip(way.names, way.opened, strict=False):
+        place = directories.above
+        for name, parent in zip(directories.names, directories.opened, strict=False):
             place = f"{place}/{name}"
             localfiles.fsync(parent)
             self._settled.add(place)
 
     def _unsettled(self, directory: str) -> tuple[str, Sequence[str]]:
-        """The nearest directory that is surely there, and the names from there on."""
+        """The nearest directory that certainly exists, and the names below it."""
         if directory in self._settled:
             return directory, ()
-        above = directory
-        while above not in self._settled:
-            if above == self._root:
+        settled = directory
+        while settled not in self._settled:
+            if settled == self._root:
                 Path(self._root).mkdir(parents=True, exist_ok=True)
                 break
-            above = above.rpartition("/")[0]
-        below = directory[len(above) + 1 :]
-        return above, below.split("/") if below else ()
+            settled = settled.rpartition("/")[0]
+        below = directory[len(settled) + 1 :]
+        return settled, below.split("/") if below else ()
 
     def _listed(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
         place = f"{self._root}/{directory}".rstrip("/")
@@ -431,7 +431,7 @@ class LocalStore:
         yield from self._walk(directory, beginning, after)
 
     def _walk(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
-        """What lies below `directory` ('' or ending in a slash), in order, past `after`.
+        """The objects below `directory` ('' or ending in a slash), in order, after `after`.
 
         Sorting 'name/' for a directory gives the order of whole paths: `a.b`, `a/b`, `a0`.
         """

@@ -1,4 +1,4 @@
-"""What the local store asks of the file system: calls on open files and directories."""
+"""File system calls of the local store, on open files and directories."""
 
 # Path knows no dir_fd, and costs more than the calls that it makes.
 # ruff: noqa: PTH115
@@ -49,12 +49,12 @@ def open_here(place: str, flags: int) -> int:
 
 
 def place_of(fd: int, place: str) -> str:
-    """Where an open file lies, without links; `place` is the path that it was opened by."""
+    """The path of an open file, without links; `place` is the path that it was opened by."""
     try:
         actual = os.readlink(f"/proc/self/fd/{fd}")
     except OSError:  # no /proc here
         return os.path.realpath(place)
-    # What was removed since it was opened is said to be; unless that is its name.
+    # The kernel marks a file as deleted; unless that text is part of its name.
     if actual == f"{place} (deleted)" and not _lies_at(fd, actual):
         return place
     return actual
@@ -103,7 +103,7 @@ def second_name(at: int, fd: int) -> Iterator[str]:
             _copy_bytes(fd, at, name)
         yield name
     finally:
-        # It has been renamed, unless the target was this very file: then nothing happened.
+        # It was renamed, unless the target was the same file: then nothing happened.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=at)
 

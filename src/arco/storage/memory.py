@@ -15,7 +15,7 @@ from arco.storage.signing import Signer
 
 
 class MemoryStore:
-    """Keeps every promise of the port but durability; its time is the clock's.
+    """Fulfils the port except for durability; its time is that of the clock.
 
     `list` shows the names as they were when it was called; what is deleted
     before the iteration comes to it is left out.

@@ -16,13 +16,13 @@ from arco.storage.port import Mode, Store
 def open_store(url: str, **options: Option) -> Store:
     """Open `memory://`, `file:///path` or a plain path, `s3://`, `gs://` or `az://`.
 
-    `url` and `options` are what a store says of itself, so another process can
-    open the same one. A `memory://` store is always new and empty; a store behind a server
-    (`https://`) lets nobody in before it was given a token.
+    `url` and `options` are what a store says of itself, so another process can open the same one. A
+    `memory://` store is always new and empty; a store behind a server (`https://`) needs a token
+    before it is used.
     """
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, location = url.partition("://")
     if not separator:
-        scheme, rest = "file", url
+        scheme, location = "file", url
     if scheme in CLIENTS:
         parts = urlsplit(url)
         return CloudStore(scheme, parts.netloc, parts.path.strip("/"), **options)
@@ -33,8 +33,8 @@ def open_store(url: str, **options: Option) -> Store:
         raise Invalid(f"{url} takes no options", hint=f"remove {', '.join(sorted(options))}")
     if scheme == "memory":
         return MemoryStore(SystemClock())
-    if scheme == "file" and rest:
-        return LocalStore(rest)
+    if scheme == "file" and location:
+        return LocalStore(location)
     raise Invalid(
         f"{url!r} is not the URL of a store",
         hint="use a path, file:///path, s3://bucket/prefix, gs://bucket/prefix, "
@@ -51,8 +51,8 @@ def options_of(store: Store) -> dict[str, Option]:
 def probe(store: Store, nonce: str) -> None:
     """Raise unless a second create of one path fails, as everything here relies on.
 
-    Some servers ignore the condition and say that all is well. `nonce` must be
-    new: the probe makes, and removes, an object of that name.
+    Some servers ignore the condition without an error. `nonce` must be new: the probe makes, and
+    removes, an object of that name.
     """
     path = f"probe/{nonce}"
     store.put(path, b"first", Mode.CREATE)

@@ -1,16 +1,15 @@
-"""What a long-running loop does while its store fails.
+"""Waiting and logging of long-running loops while their store fails.
 
-At start-up somebody is waiting, and most errors are told at once. Once a process runs,
-an error of the store is a reason to wait: an expired credential is renewed, a disk has
-space again, a damaged read is whole the next time. So every loop of a long-running
-process has an `Outage`: it says how long to wait before the next try, and logs what
-changed, without a line for each try.
+At start-up most errors are raised at once. In a running process, an error of the store is a reason
+to wait: credentials are renewed, a disk has space again, a damaged read succeeds the next time. So
+every loop of a long-running process has an `Outage`: it returns how long to wait before the next
+try, and logs changes, without a line for each try.
 
     Unavailable, Conflict, Fenced   waits, from the first call on
     every other `Error`             waits, once a call has succeeded
     Unreadable                      ends the process: an older program cannot read it later
 
-A *patient* loop waits whatever happens: nobody would miss it if it ended.
+A *patient* loop always waits: its end would not be noticed.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ REPEAT_S = 60.0
 """While nothing changes, a failure is logged once in so many seconds."""
 
 PASSING = (Unavailable, Conflict, Fenced)
-"""What is retried even by a loop that has never reached its store."""
+"""Errors that are retried even by a loop that has never reached its store."""
 STORE_ERRORS = (*PASSING, Corrupt, Denied)
-"""What a store or a queue raises; any other error is of what was read, and returns with it."""
+"""Errors of a store or a queue; others come from the content that was read, and repeat."""
 
 
 class PastOutage(msgspec.Struct, frozen=True):
-    """A time during which a store failed, as told after it."""
+    """A finished period in which a store failed."""
 
     began: datetime
     ended: datetime
@@ -71,7 +70,7 @@ class Outage:
         """The last one that is over."""
 
     def failed(self, error: Error) -> float:
-        """Note a failure; how long to wait before the next try. Raises what waiting cannot mend."""
+        """Record a failure; returns the pause before the next try. Raises permanent errors."""
         passes = self._reached or isinstance(error, PASSING)
         if not self._patient and (isinstance(error, Unreadable) or not passes):
             raise error
@@ -85,7 +84,7 @@ class Outage:
             return float(longest_s * self._rng.uniform(0.5, 1.0))
 
     def passed(self) -> None:
-        """Note a success."""
+        """Record a success."""
         self._reached = True
         if self.began is None:
             return

@@ -16,7 +16,7 @@ _THREADS = 8
 
 
 class _Companion:
-    """A thread that syncs one descriptor at a time for whoever holds it."""
+    """A thread that syncs one descriptor at a time for its owner."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -39,9 +39,9 @@ class _Companion:
             raise error
 
     def leave(self) -> None:
-        """Let the thread end, as soon as it has done what it was asked for."""
+        """Let the thread end after its current sync."""
         self._fd = None
-        if self._asked.locked():  # otherwise it has not seen yet that it was asked
+        if self._asked.locked():  # otherwise it has not started yet
             self._asked.release()
 
     def _serve(self) -> None:
@@ -57,7 +57,7 @@ class _Companion:
 
 
 class PairedSync:
-    """Threads that are not in use; more are started as several puts are under way at once."""
+    """A pool of idle threads; more are started for concurrent puts."""
 
     def __init__(self) -> None:
         self._idle: list[_Companion] = []
@@ -79,7 +79,7 @@ class PairedSync:
         except OSError:
             self._idle.append(companion)
             raise
-        except BaseException:  # a signal's: whether the thread is done is not known
+        except BaseException:  # raised by a signal: whether the thread is done is unknown
             self._started -= 1
             companion.leave()
             raise

@@ -1,4 +1,4 @@
-"""Several store calls at once, as many as the store says are worth it."""
+"""Concurrent store calls, as many as the store recommends."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _within = threading.local()
 def each(store: Store, call: Callable[[A], B], items: Iterable[A]) -> list[B]:
     """`[call(item) for item in items]`, in threads. The first error is raised at the end.
 
-    Items go to the threads in slices, because a future for each would cost more
-    than a call on a local disk. Within one of those threads everything is done in turn:
-    waiting there for others of them could wait for ever.
+    Items go to the threads in slices, because a future for each would cost more than a call on a
+    local disk. Within one of those threads calls are sequential: waiting there for other threads
+    could deadlock.
     """
     todo = list(items)
     width = min(store.parallelism, len(todo))
@@ -61,7 +61,7 @@ def in_portions(
     progress: Callable[[int, int], None],
     size: int = 256,
 ) -> Iterator[B]:
-    """`each` for many items, `size` at a time. `progress` is told how many of them are done."""
+    """`each` for many items, `size` at a time. `progress` gets the number that is done."""
     for start in range(0, len(items), size):
         portion = items[start : start + size]
         yield from each(store, call, portion)
@@ -69,7 +69,7 @@ def in_portions(
 
 
 def cut_by_size(items: Iterable[S], most: int, most_bytes: int) -> Iterator[list[S]]:
-    """Portions of so many items and bytes; what has more bytes is one by itself."""
+    """Portions with a maximum of items and bytes; a larger item is a portion of its own."""
     portion: list[S] = []
     size = 0
     for item in items:

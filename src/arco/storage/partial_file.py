@@ -1,4 +1,4 @@
-"""A file for Arrow, of which only some bytes are at hand."""
+"""A file for Arrow of which only some bytes are in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout of a workspace, spelled in this module alone.
+"""The layout of a workspace. Only this module has its paths.
 
 Paths are relative to `{tenant}/{workspace}/`, which `ScopedStore` adds. Numbers
 are padded to twenty digits, so that the order of names is the order of numbers.
@@ -27,7 +27,7 @@ QUEUE = "queue/"
 INPUTS = "inputs/"
 COMMITS = "commits/"
 CLOCK = "clock.json"
-"""Overwritten to learn the store's time."""
+"""Overwritten to measure the store's time."""
 
 _ROOT = re.compile(r"manifests/(\d{20})\.json")
 _FLOOR = re.compile(r"manifests/floor/(\d{20})\.json")
@@ -113,12 +113,12 @@ def plan(plan_id: str) -> str:
 
 
 def input_list(run: str, digest: str) -> str:
-    """What a task of a run reads of an asset, where that is much; by the file's SHA-256."""
+    """A long list of a task's input versions; by the file's SHA-256."""
     return f"{INPUTS}{run}/{digest}.parquet"
 
 
 def schema_rule(run: str, digest: str) -> str:
-    """What tasks of a run compare the schema of an output with, where that is much."""
+    """A large schema rule of a run."""
     return f"{INPUTS}{run}/{digest}.zlib"
 
 
@@ -155,7 +155,7 @@ def partition_folder(namespace: str, asset: str, partition: str) -> str:
 def output_commit(run: str, task: str) -> str:
     """Created only if absent: of several attempts of a task, one commits its output.
 
-    Those of a run share a folder: a file in a new one costs a disk three times as much.
+    Markers of a run share a folder: creating a folder for each would cost three times as much.
     """
     return f"{COMMITS}{run}/{task}.json"
 
@@ -186,6 +186,6 @@ def login_code(session: str) -> str:
 
 
 SESSION_KEYS = "keys/sessions.json"
-"""What sessions of people are sealed with, where nobody configured anything else."""
+"""The key for login sessions, if none is configured."""
 TASK_KEYS = "keys/tasks.json"
-"""What envelopes are signed with, where nobody configured anything else."""
+"""The key for envelopes, if none is configured."""

@@ -1,11 +1,11 @@
-"""The storage port: the few operations that everything above is built on.
+"""The storage port: the operations that everything else is built on.
 
-The one that matters is `put(..., Mode.CREATE)`: *create this object only if it
-is absent*. Commits, claims, leases and idempotency keys are all made of it.
+The most important one is `put(..., Mode.CREATE)`: *create this object only if it is absent*.
+Commits, claims and leases are built on it.
 
 What every backend promises, and the conformance suite checks:
 
-- An object becomes visible whole, or not at all; a successful put is durable.
+- An object becomes visible completely, or not at all; a successful put is durable.
 - Of any number of concurrent creates of one path exactly one succeeds; the
   others raise `AlreadyExists`.
 - Reads and listings see every write that returned before they began.
@@ -13,9 +13,9 @@ What every backend promises, and the conformance suite checks:
 - `delete` of an absent object succeeds.
 - `AlreadyExists` does not promise that the object can be read now: it may have been
   deleted since, or belong to a create that is still under way.
-- `Unavailable` from a write means *unknown*: it may have taken effect. The process whose
-  write it was may look: an object that it can read, or that "exists already", is durable.
-  A store that cannot be sure raises `Unavailable` again.
+- `Unavailable` from a write means *unknown*: it may have taken effect. Its writer may read the
+  object: if that succeeds, or it "exists already", it is durable. A store that cannot be sure
+  raises `Unavailable` again.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Mode(enum.Enum):
     CREATE = "create"
     OVERWRITE = "overwrite"
     FRESH = "fresh"
-    """CREATE, of a path that nobody reads before this put has returned: while it is under
-    way, others may see it before it is durable, and if it fails the store may remove it."""
+    """CREATE of a path that no process needs before this put has returned: others may see it before
+    it is durable, and if it fails the store may remove it."""
 
 
 class ObjectMeta(NamedTuple):
@@ -49,7 +49,7 @@ class Object(NamedTuple):
 class Store(Protocol):
     @property
     def parallelism(self) -> int:
-        """How many calls are worth having under way at once."""
+        """The recommended number of concurrent calls."""
 
     @property
     def url(self) -> str:
@@ -77,7 +77,7 @@ class Store(Protocol):
         """Objects whose path starts with `prefix` (a plain string prefix), in order."""
 
     def delete(self, path: str) -> None:
-        """Remove an object. Removing what is not there is not an error."""
+        """Remove an object. A missing object is not an error."""
 
     def copy(self, source: str, target: str) -> None:
         """Make `target` the same object as `source`, whatever its size. Raises NotFound.

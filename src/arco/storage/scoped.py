@@ -1,8 +1,7 @@
-"""One workspace's part of a store: what everything above storage is given.
+"""One workspace's part of a store. All other packages use this.
 
-Nothing that is said to a `ScopedStore` can name an object outside its
-`{tenant}/{workspace}/`, in plain or in disguise, and nothing that it answers
-shows one.
+No path given to a `ScopedStore`, plain or encoded, can name an object outside its
+`{tenant}/{workspace}/`, and no result shows one.
 """
 
 from __future__ import annotations

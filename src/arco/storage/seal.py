@@ -1,14 +1,13 @@
-"""Objects that carry their own checksum, and reads that are repeated before they are judged.
+"""Objects that contain their own checksum, and reads that are repeated when a checksum fails.
 
 Most objects are referred to with a checksum. Those that nothing refers to (batches in
 the inbox, root manifests, pins, leases, commit markers) are *sealed*: JSON objects whose
 last member, `sha256`, is the checksum of the object without it. They stay plain JSON.
 
-A connection can cut, change or swap the bytes of a good object. So bytes that fail their
-check are read once more. An object is judged to be damaged only by two equal reads; two
-reads that differ say nothing about the object, and the reader should try again later.
-An error page in place of a listing may look like an empty one: where emptiness is a fact
-that something is decided upon, `listed_surely` asks twice.
+A connection can cut, change or swap the bytes of a good object. So bytes that fail their check are
+read once more. An object counts as damaged only after two equal reads; if two reads differ, the
+reader should try again later. An error page instead of a listing may look like an empty one: where
+an empty listing decides something, `listed_surely` lists twice.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def reread(store: Store, first: Object, parse: Callable[[bytes], T]) -> T:
 
 
 def listed_surely(store: Store, prefix: str, start_after: str | None = None) -> list[ObjectMeta]:
-    """A listing; an empty one is asked for again before it is believed."""
+    """A listing; an empty one is repeated."""
     return list(store.list(prefix, start_after)) or list(store.list(prefix, start_after))
 
 

@@ -1,4 +1,4 @@
-"""Signed URLs for the stores that have no server of their own, and what answers them.
+"""Signed URLs for stores without a server of their own, and the answers to them.
 
 A signed URL lets its bearer GET one object until it expires, as a cloud's
 presigned URL does, so that the browser's way to the files is the same
@@ -9,8 +9,7 @@ list until the URLs that they signed have expired.
 
 `respond` decides the whole answer; an HTTP server only forwards to it.
 
-`TokenSigner` signs texts that a bearer shows instead: what a token says is in it, and nobody can
-make one up.
+`TokenSigner` signs tokens that contain a text.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Signer:
 
     def sign(self, path: str, expiry: timedelta) -> str:
         if not timedelta(0) < expiry <= _MAX_EXPIRY:
-            raise Invalid(f"a signed URL cannot live for {expiry}", hint="use up to seven days")
+            raise Invalid(f"a signed URL cannot be valid for {expiry}", hint="use up to seven days")
         expires = str(math.ceil(_unix(self._clock.now() + expiry)))
         values = (expires, self._current.id, _signature(self._current.secret, path, expires))
         query = urlencode(dict(zip(_PARAMETERS, values, strict=True)))
@@ -72,8 +71,8 @@ class Signer:
     def verify(self, url: str, now: datetime) -> str:
         """The path of the object that `url` grants at `now`. Raises Denied.
 
-        `url` may lack its scheme and host: what an HTTP request names is enough.
-        The signature is checked before the expiry: who cannot sign learns nothing.
+        `url` may lack its scheme and host: what an HTTP request names is enough. The signature is
+        checked before the expiry, so that an invalid URL reveals nothing.
         """
         parts = urlsplit(url)
         _, marker, encoded = parts.path.partition(SIGNED)
@@ -86,7 +85,7 @@ class Signer:
         is_signed = secret is not None and hmac.compare_digest(
             _signature(secret, path, expires).encode(), signature.encode()
         )
-        if not is_signed:  # which keys are in use is nobody's business
+        if not is_signed:  # do not reveal which keys are in use
             raise Denied(f"{path}: the signature does not match the URL, or its key is not in use")
         if _unix(now) >= int(expires):
             raise Denied(f"{path}: the URL has expired", hint="ask for a new one")
@@ -110,7 +109,7 @@ class TokenSigner:
         return self._prefix + _base64(self._mac(self._keys[0], body) + body)
 
     def verify(self, token: str) -> bytes | None:
-        """What a token says; None if it was not signed here."""
+        """The text of a token; None if its signature is invalid."""
         if not self.signs(token):
             return None
         encoded = token.removeprefix(self._prefix)
@@ -144,8 +143,8 @@ def respond(
 ) -> Response:
     """The answer to GET `target`, path and query as they stood in the request.
 
-    `store` is the one that signed: it sees whole paths, with tenant and workspace.
-    Only the objects' bytes are served, never as something that a browser would run.
+    `store` is the one that signed: it sees whole paths, with tenant and workspace. Objects are
+    served as bytes that browsers do not execute.
     """
     try:
         path = signer.verify(target, now)

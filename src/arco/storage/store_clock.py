@@ -1,21 +1,21 @@
 """The store's clock, which decides every age that deletes or expires something.
 
-Machines' clocks differ, and a wrong one must not destroy anything: a collector whose
-clock is a day ahead would take the files of a commit under way for old ones. So ages are
-reckoned between two times of one clock, the store's: the last-modified time of an object,
-and the store's present time, which is measured:
+Machines' clocks differ, and a wrong one must not destroy anything: a collector whose clock is a day
+ahead would take the files of a commit under way for old ones. So ages are computed between two
+times of one clock, the store's: the last-modified time of an object, and the store's present time,
+which is measured:
 
-1. Overwrite a small object, then ask for its last-modified time. Whoever overwrote it
-   last did so between our two calls: the time is the store's time of that moment. (On a
-   local disk the time is that of a file that is renamed into place later. A writer that
-   slept in between brings an old time, so a wrong clock is believed the third time.)
+1. Overwrite a small object, then ask for its last-modified time. It was last overwritten between
+   our two calls: the time is the store's time of that moment. (On a local disk the time is that of
+   a file that is renamed into place later. A writer that slept in between gives an old time, so a
+   wrong clock counts only after three measurements.)
 2. Compare it with this machine's clock before and after. Object stores give whole
    seconds, so the difference is known up to a second and the two calls. A difference of
    zero is assumed where it is possible.
 
-Appends of this process are measurements too: whoever lists its own batch in the inbox has
-the store's time of a moment that it knows. A measurement holds for five minutes, and until
-the wall clock and the monotonic clock disagree about how much time has passed.
+Appends of this process are measurements too: the listing of its own batch shows the store's time of
+a known moment. A measurement holds for five minutes, and until the wall clock and the monotonic
+clock disagree about how much time has passed.
 
 A clock that differs by more than a bound is refused with ClockSkew. Such a process may
 read and append; it neither commits nor collects.
@@ -37,11 +37,11 @@ BOUND = timedelta(minutes=5)
 FRESH_S = 300.0
 """How long a measurement holds."""
 JUMP = timedelta(seconds=1)
-"""How far the wall clock may move against the monotonic one without having been set."""
+"""Maximum difference between wall and monotonic clock before the wall clock counts as set."""
 RESOLUTION = timedelta(seconds=1)
 """Object stores cut the last-modified time to whole seconds."""
 LONGEST = timedelta(minutes=1)
-"""A write that took longer tells too little: the difference is known up to its duration."""
+"""A write that took longer is no measurement: the precision is its duration."""
 REMEMBERED_WRITES = 64
 ATTEMPTS = 3
 
@@ -65,7 +65,7 @@ class Moment(NamedTuple):
 
 
 class _Measurement(NamedTuple):
-    taken: Moment
+    moment: Moment
     offset: timedelta
     """The store's time minus this machine's wall clock at that moment."""
 
@@ -91,7 +91,7 @@ class StoreClock:
         return self._checked(latest)
 
     def estimate(self) -> datetime:
-        """The store's time as far as it is known without asking. Decides nothing for good."""
+        """The store's time without a measurement. Not for decisions that destroy something."""
         return self._clock.now() + self._difference
 
     def measure(self) -> datetime:
@@ -127,10 +127,10 @@ class StoreClock:
                 self._writes.popitem(last=False)
 
     def listed(self, path: str, stamp: datetime) -> None:
-        """Take the listing of an object that this process created for a measurement.
+        """Use the listing of an object that this process created as a measurement.
 
-        One that shows a wrong clock is not believed: somebody may have touched the object.
-        The next look measures.
+        One that shows a wrong clock is ignored: the object may have been touched. The next call
+        measures.
         """
         with self._lock:
             interval = self._writes.pop(path, None)
@@ -142,14 +142,14 @@ class StoreClock:
     def _record(self, before: Moment, after: Moment, stamp: datetime) -> _Measurement:
         measured = _Measurement(after, _offset(before, after, stamp))
         self._difference = measured.offset
-        # One beyond the bound is not kept: as soon as the clock is right, work goes on.
+        # One beyond the bound is not kept: work continues as soon as the clock is right.
         self._latest = measured if abs(measured.offset) <= self.bound else None
         return measured
 
     def _is_fresh(self, latest: _Measurement) -> bool:
         now = self.moment()
-        recent = now.monotonic_s - latest.taken.monotonic_s < FRESH_S
-        return recent and not latest.taken.jumped_until(now)
+        recent = now.monotonic_s - latest.moment.monotonic_s < FRESH_S
+        return recent and not latest.moment.jumped_until(now)
 
     def _checked(self, latest: _Measurement) -> datetime:
         if abs(latest.offset) > self.bound:
@@ -161,8 +161,8 @@ class StoreClock:
                 hint="set the clock (for example with NTP), then try again; nothing was lost",
             )
         # By the monotonic clock: the wall clock may be set at any moment, this one too.
-        elapsed = timedelta(seconds=self._clock.monotonic() - latest.taken.monotonic_s)
-        return latest.taken.wall + latest.offset + elapsed
+        elapsed = timedelta(seconds=self._clock.monotonic() - latest.moment.monotonic_s)
+        return latest.moment.wall + latest.offset + elapsed
 
 
 def _offset(before: Moment, after: Moment, stamp: datetime) -> timedelta:

@@ -1,4 +1,4 @@
-"""Putting an object whose path says what it holds: it carries a nonce of ours, or a digest."""
+"""Puts objects whose path determines their content: it has a nonce of ours, or a digest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PAUSE_S = 0.05
 def put_own(
     store: Store, path: str, data: bytes, clock: Clock | None = None, mode: Mode = Mode.FRESH
 ) -> None:
-    """Create an object under a path under which nobody puts other bytes.
+    """Create an object under a path that always has the same content.
 
-    After a put whose response was lost, what is there is read back, and counts if it is
-    what we wanted to put: what its writer can read after an Unavailable is durable, or it
-    could not be read. `mode` is CREATE where others may put the same object meanwhile.
+    After a put whose response was lost, the object is read back, and counts if it has our bytes: an
+    object that its writer can read after Unavailable is durable. `mode` is CREATE where others may
+    put the same object meanwhile.
     """
     clock = clock or SystemClock()
     for attempt in range(ATTEMPTS):

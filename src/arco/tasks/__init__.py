@@ -1,1 +1,1 @@
-"""What a task may write and how it may fail, on Spark or off it."""
+"""Outputs and failures of tasks, with and without Spark."""

@@ -1,4 +1,4 @@
-"""A task's failure that was understood where it happened, on Spark or off it."""
+"""A classified failure of a task, with and without Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SparkUnavailable(Unavailable):
     def __init__(self, message: str, *, hint: str = "", permanent: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.permanent = permanent
-        """Whether it stays so until somebody installs or changes something."""
+        """Whether a retry cannot help until something is installed or changed."""
 
 
 class Verdict(NamedTuple):
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 class TaskFailed(Exception):
-    """A failure that was understood where it happened."""
+    """A classified failure."""
 
     def __init__(self, info: ErrorInfo) -> None:
         super().__init__(info.message)
@@ -46,7 +46,7 @@ def failed(
 
 
 class UserCodeRaised(Exception):
-    """Carries whatever user code raised, even an exit, up to where it is reported."""
+    """Wraps what user code raised, even an exit, up to where it is reported."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(type(error).__name__)
@@ -54,7 +54,7 @@ class UserCodeRaised(Exception):
 
 
 def as_user_code(function: Callable[[], T]) -> T:
-    """Call it; what it raises becomes `UserCodeRaised`, except for a failure that we found."""
+    """Call it; what it raises becomes `UserCodeRaised`, except for a TaskFailed."""
     try:
         return function()
     except TaskFailed:

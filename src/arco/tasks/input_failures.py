@@ -18,7 +18,7 @@ def versions_differ(ref: InputRef, why: str) -> TaskFailed:
 def input_damaged(
     ref: InputRef, version: MaterializationRef, why: str, *, corrupt: bool = False
 ) -> TaskFailed:
-    """The plan names a version, and its files are not there or, if `corrupt`, cannot be read."""
+    """The files of a planned version are missing or, if `corrupt`, cannot be read."""
     return failed(
         "input",
         "input.corrupt" if corrupt else "input.missing",

@@ -10,7 +10,7 @@ from arco.tasks.failure import TaskFailed, failed
 
 
 def check_columns(columns: Sequence[types.Field]) -> None:
-    """TaskFailed where Parquet cannot hold these columns, or a reader could not tell them apart."""
+    """Raises TaskFailed if Parquet cannot hold these columns, or their names are ambiguous."""
     if not columns:
         raise _refused("the output has no columns", "select at least one column")
     _check_names([field["name"] for field in columns], "")

@@ -1,4 +1,4 @@
-"""What the processes that run user code must not have in their environment.
+"""Keeps secrets out of the environment of processes that run user code.
 
 | process | its environment |
 |---|---|
@@ -22,10 +22,10 @@ from typing import Final
 
 TOKEN: Final = "ARCO_TOKEN"
 KEYS: Final = frozenset({"ARCO_TASK_KEYS", TOKEN, "VAULT_TOKEN", "VAULT_SECRET_ID"})
-"""They sign envelopes, let into the API, and let into Vault."""
+"""Keys for envelopes, for the API and for Vault."""
 _CREDENTIALS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 _ADDRESSES: Final = ("REGION", "ENDPOINT", "ACCOUNT_NAME")
-"""Variables with one of these in their name say where a store is, not how to get in."""
+"""Variables with one of these in their name are addresses, not credentials."""
 _HOST: Final = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "TZ"})
 _HOST_PREFIXES: Final = (
     "PYTHON",
@@ -50,12 +50,12 @@ _lock = threading.Lock()
 
 
 def add_secrets(variables: Collection[str]) -> None:
-    """Variables that assets name as `env:` secrets: a JVM that starts later has none of them."""
+    """Variables that assets name as `env:` secrets: a JVM that starts later does not get them."""
     _secrets.update(variables)
 
 
-def taken(name: str) -> str | None:
-    """A variable of the environment, which this process has no more after that.
+def take(name: str) -> str | None:
+    """Remove and return a variable of the environment.
 
     Its children do not inherit it, and `/proc/{pid}/environ` does not show it.
     """
@@ -67,7 +67,7 @@ def taken(name: str) -> str | None:
 
 
 def _erase(beginning: bytes) -> None:
-    """The kernel shows the memory in which the environment was when the process began."""
+    """Overwrite the memory of the initial environment, which the kernel shows."""
     environment = Path("/proc/self/environ").read_bytes()
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     start = int(fields[_ENV_START])
@@ -79,13 +79,13 @@ def _erase(beginning: bytes) -> None:
 
 
 def unreadable() -> None:
-    """Have the kernel keep the memory of this process from others of the same user."""
+    """Protect the memory of this process from other processes of the same user."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def of_host(environ: Mapping[str, str]) -> dict[str, str]:
-    """Slots are forks of it: what it started with, they show in `/proc/self/environ`."""
+    """The slot host's environment: slots are forks of it, and show it in `/proc/self/environ`."""
     return {
         name: value
         for name, value in environ.items()
@@ -111,7 +111,7 @@ def of_slot(
 
 @contextlib.contextmanager
 def exposed(credentials: Mapping[str, str]) -> Iterator[None]:
-    """The environment has them meanwhile."""
+    """Within this context the environment has these variables."""
     os.environ.update(credentials)
     try:
         yield
@@ -122,7 +122,7 @@ def exposed(credentials: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hidden() -> Iterator[None]:
-    """What is started meanwhile inherits neither keys nor secrets."""
+    """Processes that are started within this context inherit neither keys nor secrets."""
     with _lock:
         away = {name: os.environ.pop(name) for name in KEYS | _secrets if name in os.environ}
         _away.update(away)

@@ -44,7 +44,7 @@ class WriteOptions(NamedTuple):
 
     @classmethod
     def of(cls, io: Mapping[str, str], target_bytes: int) -> WriteOptions:
-        """TaskFailed where a key is unknown, or its value makes no sense."""
+        """Raises TaskFailed for an unknown key or an invalid value."""
         options = cls(target_bytes=target_bytes)
         for key, value in io.items():
             match key:

@@ -1,1 +1,1 @@
-"""What orchestrators and workers exchange: queues, signed envelopes, reports, signs of life."""
+"""What orchestrators and workers exchange: queues, signed envelopes, reports, liveness records."""

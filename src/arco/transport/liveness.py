@@ -6,8 +6,8 @@
     liveness/sensors/{sensor}.json         see `transport/sensor_turns.py`
     liveness/logins/{session}.json         see `api/login.py`
 
-A record is rewritten every `heartbeat_s`. It goes when there is nothing left to do; that of
-a process which died stays, and tells since when it has been silent.
+A record is rewritten every `heartbeat_s`, and deleted when there is nothing left to do. That of a
+process which died stays, with the time of its last heartbeat.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class LivenessRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: dict[str, Progress] = {}
     """What it works on, by attempt."""
     slots: int = 0
-    """How many tasks of one slot of the workspace's queue it works on at a time."""
+    """Maximum of concurrent tasks of one slot from the workspace's queue."""
     memory_mib: int = 0
-    """How much memory it has for them; 0: it does not count."""
+    """Its memory for them; 0: memory is not counted."""
     busy: int = 0
     """How many of the slots are taken."""
     heartbeat_s: float = 0.0
@@ -57,7 +57,7 @@ class OrchestratorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     runs: int = 0
     """How many it serves."""
     adopted: tuple[str, ...] = ()
-    """Runs of other processes that it serves: theirs are gone."""
+    """Runs of other processes that it serves, because those have ended."""
     outage: PastOutage | None = None
 
 
@@ -80,12 +80,12 @@ def beat(store: Store, record: LivenessRecord) -> None:
 
 
 class LivenessWriter(Protocol):
-    """How a worker says that it is alive."""
+    """Writes a worker's liveness record."""
 
     def beat(self, record: LivenessRecord) -> None: ...
 
     def end(self, worker_id: str) -> None:
-        """It has nothing to do any more."""
+        """Delete the record: it has nothing to do any more."""
 
 
 class StoreLiveness:
@@ -132,7 +132,7 @@ def _workers(store: Store) -> Iterator[ObjectMeta]:
 
 
 def _read(store: Store, path: str, decoder: msgspec.json.Decoder[R]) -> R | None:
-    """A record; None if it is gone, or is no record: a stranger's file hides nobody."""
+    """A record; None if it is missing or invalid."""
     try:
         return decoder.decode(store.get(path).data)
     except (NotFound, Invalid, msgspec.DecodeError):
@@ -140,11 +140,11 @@ def _read(store: Store, path: str, decoder: msgspec.json.Decoder[R]) -> R | None
 
 
 class Watch:
-    """Sees records change, and remembers when, by its own clock.
+    """Observes when records change, by its own clock.
 
-    A record that it sees for the first time may be that of a worker which died long ago.
-    Nobody is declared dead for that; but its slots count only if it is no older than
-    `silent_s`, by the store's clock, or once it is seen to change.
+    A record that it sees for the first time may be that of a worker which died long ago. That alone
+    does not make the worker dead; but its slots count only if the record is no older than
+    `silent_s`, by the store's clock, or once it has changed.
     """
 
     def __init__(

@@ -1,15 +1,14 @@
-"""Reports: events of one process on their way into the log.
+"""Reports: appends the events of one process to the log, in batches.
 
-Whoever has something to report hands it over and goes on. What is urgent (a task has
-finished) wakes whoever flushes; what is not (an acknowledgement) waits a moment for
-something to go with. All that waits goes in one batch: that is what makes many small
-tasks cheap.
+Callers submit events and continue. Urgent events (a task has finished) wake the flushing thread;
+others (an acknowledgement) wait a moment for more events. All waiting events are one batch, which
+makes many small tasks cheap.
 
-After an append whose outcome is unknown, the same events are appended again under the
-same batch name, which the log takes once. While many report, batches are put with pauses as
-long as a put takes, up to the same moment: on a slow store twice as many go together, and
-who reports alone waits for nobody. A result that the log does not take is replaced by
-one that it does; other facts that it does not take are dropped, with an error in the log.
+After an append whose outcome is unknown, the same events are appended again under the same batch
+name, which the log takes once. While many threads report, there is a pause between batches as long
+as a put takes: on a slow store batches are twice as large, and a single reporter does not wait. A
+result that the log refuses is replaced by a smaller one; other refused events are dropped, with an
+error in the process log.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES = 4 << 20
 DRAIN_S = 10.0
-"""How long reports are tried at the end of a process whose store fails."""
+"""How long a process retries its reports at its end if the store fails."""
 Done = Callable[[], None]
 PendingReport = tuple[Event, Done | None]
 
@@ -50,7 +49,7 @@ class EventLog(Protocol):
         """Wrap a payload for this workspace."""
 
     def new_batch(self) -> str:
-        """A name for a batch: events that are appended again under it are there once."""
+        """A name for a batch: events that are appended again under it are in the log once."""
 
     def append(self, events: Sequence[Event], *, batch: str, notify: bool) -> Receipt:
         """Make events durable. Raises Invalid, or Unavailable if the outcome is unknown."""
@@ -65,7 +64,7 @@ class Reports:
         wake: Callable[[], None] = lambda: None,
         linger_s: float = 0.05,
     ) -> None:
-        """`wake` is called when something urgent has come in."""
+        """`wake` is called for urgent events."""
         self._ledger = ledger
         self._clock = clock
         self._wake = wake
@@ -81,8 +80,8 @@ class Reports:
     def submit(
         self, payloads: Sequence[Payload], *, urgent: bool = True, done: Done | None = None
     ) -> None:
-        """Hand over events. `done` is called once they are durable, or were replaced or dropped
-        because the log cannot take them: either way nobody needs to wait for them any more."""
+        """Submit events. `done` is called once they are durable, or were replaced or dropped
+        because the log refuses them."""
         events = [self._ledger.event(payload) for payload in payloads]
         if not events:
             _call(done)
@@ -99,7 +98,7 @@ class Reports:
 
     @property
     def due_in_s(self) -> float | None:
-        """How long what waits may still wait; None if nothing does."""
+        """Seconds until the waiting events are due; None if there are none."""
         with self._condition:
             if not self._waiting:
                 return None
@@ -108,43 +107,43 @@ class Reports:
             return max(0.0, self._since + self._linger_s - self._clock.monotonic())
 
     def flush(self) -> list[AppendedBatch]:
-        """Append all that waits; the batches. Raises Unavailable: they wait on.
+        """Append all waiting events; returns the batches. After Unavailable they wait.
 
-        One thread at a time does, so that what failed goes before what came later.
+        One thread at a time, so that failed events go before later ones.
         """
         batches: list[AppendedBatch] = []
         with self._flushing:
             with self._condition:
                 left = len(self._waiting)
             while left > 0:
-                taken = self._take()
-                if not taken:
+                reports = self._take()
+                if not reports:
                     break  # one of the callbacks flushed them
-                left -= len(taken)
-                batches += self._append(taken)
+                left -= len(reports)
+                batches += self._append(reports)
         return batches
 
     def _take(self) -> list[PendingReport]:
         with self._condition:
             if self._unknown is not None:
                 count = self._unknown[1]
-                taken, self._waiting = self._waiting[:count], self._waiting[count:]
+                reports, self._waiting = self._waiting[:count], self._waiting[count:]
             else:
-                taken, self._waiting = _first(self._waiting)
+                reports, self._waiting = _first(self._waiting)
             if not self._waiting:
                 self._urgent = False
-            return taken
+            return reports
 
-    def _append(self, taken: list[PendingReport]) -> list[AppendedBatch]:
-        """Append, in halves where the log refuses the whole; what is left if that fails waits."""
+    def _append(self, reports: list[PendingReport]) -> list[AppendedBatch]:
+        """Append events; in halves if the log refuses the batch. After an error the rest waits."""
         batches: list[AppendedBatch] = []
-        parts = [taken]
-        again = self._unknown[0] if self._unknown is not None else ""
+        parts = [reports]
+        repeated = self._unknown[0] if self._unknown is not None else ""
         self._unknown = None
         while parts:
             part = parts.pop(0)
             events = [event for event, _ in part]
-            batch, again = again or self._ledger.new_batch(), ""
+            batch, repeated = repeated or self._ledger.new_batch(), ""
             try:
                 self._ledger.append(events, batch=batch, notify=False)
                 batches.append(AppendedBatch(batch, events))
@@ -162,22 +161,22 @@ class Reports:
                     "report %s (%s) cannot be appended, and is dropped", event.id, event.type
                 )
             except BaseException:
-                self._unknown = (batch, len(part))  # whatever failed, it may have arrived
+                self._unknown = (batch, len(part))  # it may have arrived nevertheless
                 self._put_back([each for some in [part, *parts] for each in some])
                 raise
             for _, done in part:
                 _call(done)
         return batches
 
-    def _put_back(self, taken: list[PendingReport]) -> None:
+    def _put_back(self, reports: list[PendingReport]) -> None:
         with self._condition:
-            self._waiting = taken + self._waiting
+            self._waiting = reports + self._waiting
             self._urgent = True
 
     def run(self, stop: threading.Event, *, drain_s: float = DRAIN_S) -> None:
         """Flush whenever something is due, until `stop` is set and nothing waits.
 
-        After `stop` is set, what cannot be appended is tried for `drain_s` and then left.
+        After `stop` is set, failed appends are retried for `drain_s`.
         """
         outage = Outage(self._clock, "reports", patient=True)
         deadline: float | None = None
@@ -227,9 +226,9 @@ class Reports:
 
 
 def _instead(event: Event, refused: Invalid) -> Event | None:
-    """What is reported in the place of a result that the log does not take.
+    """The replacement of a result that the log refuses.
 
-    An attempt without a result would be waited for until its worker is taken for dead.
+    An attempt without a result would be waited for until its worker counts as dead.
     """
     if event.type != TaskFinished.TYPE:
         return None
@@ -244,7 +243,7 @@ def _instead(event: Event, refused: Invalid) -> Event | None:
 
 
 def _call(done: Done | None) -> None:
-    """What goes wrong in one callback is not the next one's business."""
+    """An error in one callback does not stop the next ones."""
     if done is None:
         return
     try:
@@ -254,7 +253,7 @@ def _call(done: Done | None) -> None:
 
 
 def _first(waiting: list[PendingReport]) -> tuple[list[PendingReport], list[PendingReport]]:
-    """As many as go into one batch, and the rest. One goes always, however large."""
+    """As many events as fit into one batch (at least one), and the rest."""
     size = 0
     for i, (event, _) in enumerate(waiting):
         size += len(event.data) + 400

@@ -2,9 +2,9 @@
 
     liveness/sensors/{sensor}.json
 
-The log has the evaluations that have an effect, and nothing of the others, which may be one every
-few seconds for years. So that people still see that a sensor is looked at, the worker overwrites
-this object; GC removes it when nobody has written it for long, like other liveness records.
+The log has only evaluations that have an effect; others may come every few seconds for years. To
+show that a sensor is evaluated, the worker overwrites this object; GC removes it when it has not
+been written for long, like other liveness records.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _turns = msgspec.json.Decoder(SensorTurn)
 
 
 def record_turn(store: Store, name: str, turn: SensorTurn) -> None:
-    """`name` stands for the sensor in names of objects."""
+    """`name` is the sensor's name in paths of objects."""
     store.put(paths.sensor_turn(name), msgspec.json.encode(turn), Mode.OVERWRITE)
 
 
 def last_turn(store: Store, name: str) -> DatedTurn | None:
-    """None if there is none, or no record: a stranger's file is not an answer."""
+    """None if it is missing or invalid."""
     try:
         record = store.get(paths.sensor_turn(name))
         return DatedTurn(_turns.decode(record.data), record.meta.last_modified)

@@ -4,10 +4,9 @@ The signature is an HMAC-SHA-256 over the canonical JSON of
 
     {"expires_at": ..., "key_id": ..., "request": ...}
 
-and is checked over the request's bytes as they came, before anything in them is
-read. So a field that a newer dispatcher added does not break it, and who cannot
-sign learns nothing but that. Keys rotate: put the new one first, and keep the old
-ones until what they signed has expired.
+and is checked over the request's bytes as they came, before anything in them is read. So a field
+that a newer dispatcher added does not break it, and an invalid signature reveals nothing else. Keys
+rotate: put the new one first, and keep the old ones until what they signed has expired.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class EnvelopeSigner:
     def seal(self, request: TaskRequest, ttl: timedelta) -> bytes:
         """The envelope's bytes, which `open` accepts until `ttl` has passed."""
         if ttl <= timedelta(0):
-            raise Invalid(f"an envelope cannot live for {ttl}")
+            raise Invalid(f"an envelope cannot be valid for {ttl}")
         expires_at = math.ceil(_unix(self._clock.now() + ttl))
         body = canonical.encode(request)
         signature = _signature(self._current, body, expires_at)
@@ -117,7 +116,7 @@ class EnvelopeSigner:
         return b'{"auth":' + canonical.encode(auth) + b',"request":' + body + b"}"
 
     def open(self, raw: bytes, *, tenant: str, workspace: str) -> TaskRequest:
-        """The request, if it was signed for this workspace and is whole. Denied or Invalid."""
+        """The request, if it is intact and signed for this workspace. Denied or Invalid."""
         sealed = _decoded(raw)
         self._check_auth(sealed)
         return check_request(_parsed(sealed.request), tenant=tenant, workspace=workspace)
@@ -133,7 +132,7 @@ class EnvelopeSigner:
         key = EnvelopeKey(auth.key_id, secret)
         expected = _signature(key, bytes(sealed.request), auth.expires_at)
         if not hmac.compare_digest(expected.encode(), auth.signature.encode("utf-8", "replace")):
-            raise Denied("the envelope's signature does not match what is in it")
+            raise Denied("the signature of the envelope does not match its content")
         if _unix(self._clock.now()) >= auth.expires_at:
             raise Denied("the envelope has expired", hint="the dispatcher sends it again")
 
@@ -147,7 +146,7 @@ def check_request(request: TaskRequest, *, tenant: str, workspace: str) -> TaskR
     """The request itself, if it is for this workspace and its parts agree (TRAPS 16)."""
     if not 1 <= request.contract <= CONTRACT:
         raise Invalid(
-            f"the envelope is of contract {request.contract}; this worker knows {CONTRACT}",
+            f"the envelope has contract {request.contract}; this worker supports up to {CONTRACT}",
             hint="upgrade the worker",
         )
     if (request.tenant_id, request.workspace_id) != (tenant, workspace):
@@ -159,9 +158,9 @@ def check_request(request: TaskRequest, *, tenant: str, workspace: str) -> TaskR
         raise Invalid(f"{request.attempt_id!r} does not name attempt {request.attempt} of its task")
     refs = (*request.inputs, *request.references)
     if request.contract < needed_contract(refs, request.config):
-        raise Invalid("the envelope has inputs or values that its contract does not know")
+        raise Invalid("the envelope has inputs or values that its contract does not support")
     if request.sensor is not None and request.contract < SENSING:
-        raise Invalid("the envelope has a sensor, which its contract does not know")
+        raise Invalid("the envelope has a sensor, which its contract does not support")
     for ref in refs:
         listed = ref.listed_in
         if listed and listed.path != paths.input_list(request.run_id, listed.sha256):
@@ -183,9 +182,9 @@ def _parsed(body: msgspec.Raw) -> TaskRequest:
         if 1 <= contract <= CONTRACT:
             return _request.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"the envelope holds no task request: {error}") from None
+        raise Invalid(f"the envelope has no valid task request: {error}") from None
     raise Invalid(
-        f"the envelope is of contract {contract}; this worker knows {CONTRACT}",
+        f"the envelope has contract {contract}; this worker supports up to {CONTRACT}",
         hint="upgrade the worker",
     )
 

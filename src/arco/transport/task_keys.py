@@ -1,7 +1,7 @@
-"""Where the keys for envelopes come from.
+"""The keys for signing envelopes.
 
-`ARCO_TASK_KEYS` where it is set: then the store alone is not enough to have a worker
-run something. Otherwise a key of the workspace, made on first use and kept in it.
+`ARCO_TASK_KEYS` if it is set: then access to the store is not enough to make a worker run
+something. Otherwise a key of the workspace, created on first use and stored in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _stored(store: Store) -> str:
         raw = store.get(paths.TASK_KEYS).data
     except NotFound:
         created = _StoredKeys(f"w1:{secrets.token_hex(32)}")
-        # If somebody else made one, or ours is there after all: what is there counts.
+        # If the object exists now, by this or another process, its key counts.
         with contextlib.suppress(AlreadyExists, Unavailable):
             store.put(paths.TASK_KEYS, msgspec.json.encode(created))
         raw = store.get(paths.TASK_KEYS).data

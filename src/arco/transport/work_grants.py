@@ -1,4 +1,4 @@
-"""What a worker of the API may do for one attempt: tokens, and the objects that each reaches.
+"""What a worker of the API may do for one attempt: tokens, and the objects that each may access.
 
 With each message that a server claims for a worker it gives two tokens:
 
@@ -8,8 +8,8 @@ With each message that a server claims for a worker it gives two tokens:
 | task | the slot, alone | read the inputs; write the output; commit it |
 
 Both name the attempt, the delivery, and the claim in the queue: a token counts as long as that
-claim does. User code can find the task's token in its process; it reaches what the task was given,
-and no other route of the server takes it.
+claim does. User code can find the task's token in its process; it gives access to the task's
+objects only, and no other route of the server accepts it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from servo.contract.task import TaskRequest, TaskResult
 Audience = Literal["claim", "task"]
 
 LIFE_S: Final = 24 * 3600
-"""How long a task token counts at most, where the task has no longer timeout."""
+"""Maximum validity of a task token, unless the task has a longer timeout."""
 CLAIM_LIFE_S: Final = 30 * 24 * 3600
-"""How long a claim token does: it is nothing without the worker's key."""
+"""Validity of a claim token, which is useless without the worker's key."""
 AFTER_TIMEOUT_S: Final = 3600
 
 
 class WorkGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a token says."""
+    """The content of a token."""
 
     audience: Audience
     tenant: str
@@ -101,11 +101,11 @@ class GrantSigner:
         return self._signers["task"].signs(token)
 
     def read(self, token: str, audience: Audience, now: datetime) -> WorkGrant:
-        """What a token says. Raises Denied for one that does not count, or no more."""
+        """The content of a token. Raises Denied for an invalid or expired one."""
         body = self._signers[audience].verify(token)
         grant = None if body is None else _decoder.decode(body)
         if grant is None or grant.audience != audience:
-            # Who shows a task token shows nothing else; a claim comes with an API key.
+            # A task token is used alone; a claim token comes with an API key.
             refusal = Unauthenticated if audience == "task" else Denied
             raise refusal(f"this is no {audience} token of this server")
         if now.replace(tzinfo=UTC).timestamp() >= grant.expires:
@@ -154,7 +154,7 @@ def grant_of(
 
 
 def task_grant_of(claim: WorkGrant, request: TaskRequest) -> WorkGrant:
-    """For the slot: as long as the task may take, and not longer."""
+    """The grant for the slot: valid for the duration of the task."""
     life_s = max(LIFE_S, request.timeout_s + AFTER_TIMEOUT_S)
     expires = claim.expires - CLAIM_LIFE_S + life_s
     return msgspec.structs.replace(claim, audience="task", expires=expires)
@@ -187,7 +187,7 @@ def is_read_of(grant: WorkGrant, read: SecretRead) -> bool:
 
 
 def _is_below(folder: str, file: str) -> bool:
-    """Whether a file is below a folder, whoever reads its path: `..` leads out of it."""
+    """Whether a file is below a folder; not with `..` in its path."""
     path = file if "/" in file else f"{folder}/{file}"
     try:
         check_scoped(path)
@@ -224,7 +224,7 @@ class ObjectRules(msgspec.Struct, frozen=True, kw_only=True):
         return path in self.created or self.may_write(path)
 
     def may_write(self, path: str) -> bool:
-        """Also over what is there, and remove it."""
+        """Whether a path may be created, overwritten and deleted."""
         return self.is_own(path) or (bool(self.put) and path.startswith(self.put))
 
     def is_own(self, path: str) -> bool:
@@ -241,7 +241,7 @@ class ObjectRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def supervisor_rules(grant: WorkGrant) -> ObjectRules:
-    """For who has the claim: the log of the attempt, and what was committed."""
+    """The rules for the holder of the claim: the log of the attempt, and its commit marker."""
     return ObjectRules(
         objects=frozenset({paths.output_commit(grant.run_id, grant.task_id)}),
         put=f"{paths.LOGS}{grant.run_id}/{grant.task_id}/{grant.attempt}.",

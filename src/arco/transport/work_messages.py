@@ -1,4 +1,4 @@
-"""What a worker and a server of the API say to each other, as JSON."""
+"""The messages between a worker and a server of the API, as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from arco.transport.liveness import LivenessRecord
 
 MAX_WAIT_S: Final = 25.0
-"""So long a server waits for tasks before it answers that there are none."""
+"""How long a server waits for tasks before it answers without any."""
 MAX_CLAIMS: Final = 1_000
 MAX_BATCH_EVENTS: Final = 1_000
 
@@ -26,15 +26,15 @@ class WorkSettings(Struct, frozen=True, kw_only=True):
     tenant: str
     workspace: str
     worker_id: str
-    """Its name, with that of its key: nobody else has it."""
+    """Its name, with that of its key; unique."""
     claim_s: float
-    """A claim that is not renewed for so long ends."""
+    """A claim that is not renewed for this long expires."""
     secret_variables: list[str]
     """Variables of the environment that deployed code names as secrets."""
     needs_spark: bool
     """Whether deployed assets seem to use Spark."""
     store: str
-    """Where the workspace is, for people and for Spark; it lets nobody in."""
+    """The URL of the workspace, for people and for Spark; without credentials."""
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     record: LivenessRecord | None = None
     """None: the liveness record stays as it is."""
     idle: bool = False
-    """Whether the liveness record is to go."""
+    """Whether the liveness record is to be deleted."""
 
 
 class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class ReportRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class WorkDone(Struct, frozen=True, kw_only=True):
-    """The answer where there is nothing to say."""
+    """An empty answer."""
 
     ok: bool = True
 
@@ -125,7 +125,7 @@ class WatchedVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewVersions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sensor of an asset sees when it looks."""
+    """The versions that a sensor of an asset gets."""
 
     versions: list[WatchedVersion] = []
     """In the order of the log."""

@@ -35,13 +35,13 @@ from arco.transport.work_messages import (
 
 CALL_S = 30.0
 WAIT_MARGIN_S = 15.0
-"""How much longer than it was asked to wait a server may take."""
+"""How much longer than the requested time a server may take to answer."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class WorkApi:
-    """Calls of one worker. Each is safe to repeat: the server does the same thing once."""
+    """Calls of one worker. Each can be repeated: the server performs it once."""
 
     def __init__(
         self, url: str, tenant: str, workspace: str, name: str, key: str, client: HttpClient
@@ -132,7 +132,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 class HeldClaim(NamedTuple):
-    """A claim of this worker, and what it is on."""
+    """A claim of this worker, and its message."""
 
     task: ClaimedTask
     request: _Request
@@ -174,7 +174,7 @@ class Claims:
                 self._claims.pop((delivery.message.name, delivery.number), None)
 
     def tokens(self, deliveries: Iterable[Delivery] | None = None) -> list[str]:
-        """Of these deliveries; of all that there are if none are named."""
+        """The tokens of these deliveries; of all if none are given."""
         with self._lock:
             if deliveries is None:
                 return [claim.task.claim for claim in self._claims.values()]
@@ -192,7 +192,7 @@ class Claims:
 
 
 class ApiLedger:
-    """Events of a worker on their way to the log, through the server."""
+    """Appends a worker's events to the log, through the server."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class ApiLedger:
             self._api.report(ReportRequest(batch=batch, events=reported, claims=list(tokens)))
         except Unauthenticated as error:  # the key may be given back, or replaced
             raise Unavailable(error.message, hint=error.hint) from None
-        except Denied as error:  # it will not be taken, however often it is sent
+        except Denied as error:  # the server will refuse it again
             raise Invalid(error.message, hint=error.hint) from None
         for event in events:
             self._tokens.pop(event.id, None)
@@ -268,7 +268,7 @@ def _is_about(payload: Payload, claim: HeldClaim) -> bool:
 
 
 class ApiLiveness:
-    """That a worker is alive, said through the server; the answer says what is cancelled."""
+    """Sends heartbeats through the server; the answer contains the cancelled runs."""
 
     def __init__(self, api: WorkApi, claims: Claims) -> None:
         self._api = api

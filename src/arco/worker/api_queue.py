@@ -1,10 +1,10 @@
 """The queue of a worker that has no access to the store: a server claims messages for it.
 
-One thread asks, and waits with the server until there is something: an idle worker sends a few
-requests a minute. What comes goes to the threads that wait for it; room for it is reserved before.
+One thread sends requests, which wait at the server for messages: an idle worker sends a few
+requests a minute. Slot threads wait for these messages; capacity is reserved before a request.
 
 - A request whose answer was lost is sent again with the same token, and gets the same messages.
-- What arrives after the worker was told to stop is given back at once.
+- Messages that arrive after the worker was stopped are released at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 IDLE_WAIT_S = 20.0
 BUSY_WAIT_S = 2.0
-"""A worker that has tasks asks again soon: it may have more room by then."""
+"""A worker with tasks sends its next request soon: it may have more capacity by then."""
 RETRY_S = 0.5
 MOST_AT_ONCE = 16
 
@@ -40,7 +40,7 @@ class ApiQueue:
         ids: Callable[[], str],
         polling: HttpClient,
     ) -> None:
-        """`polling` is for requests that wait, and is closed at the end."""
+        """`polling` is the client for requests that wait; it is closed at the end."""
         self._api = api
         self._claims = claims
         self._capacity = capacity
@@ -51,7 +51,7 @@ class ApiQueue:
         self._waiting = 0
         self._stopped = False
         self._failed: Error | None = None
-        """Why nothing could be claimed; told to who waits next."""
+        """Why nothing could be claimed; raised in the next thread that waits."""
         self._thread: threading.Thread | None = None
 
     # -- the worker's side ---------------------------------------------------------------
@@ -59,7 +59,7 @@ class ApiQueue:
     def take(
         self, limit: int, timeout_s: float, admission: Admission | None = None
     ) -> list[Delivery]:
-        """Messages for which there is room, which they have. `admission` is the worker's own."""
+        """Messages whose capacity is reserved. `admission` is the worker's own."""
         with self._changed:
             self._begin()
             self._waiting += 1
@@ -91,7 +91,7 @@ class ApiQueue:
             self._api.release(claims)
 
     def stop(self) -> None:
-        """Claim nothing more; give back what nobody has begun with."""
+        """Claim nothing more, and release messages that no slot has started."""
         with self._changed:
             self._stopped = True
             left = list(self._arrived)
@@ -100,7 +100,7 @@ class ApiQueue:
         self._polling.close()
         self._give_back(left)
 
-    # -- asking --------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------
 
     def _begin(self) -> None:
         if self._thread is None and not self._stopped:
@@ -127,13 +127,13 @@ class ApiQueue:
             self._hand_over(deliveries)
 
     def _next_request(self, token: str) -> ClaimRequest | None:
-        """When somebody waits and there is room; None at the end."""
+        """The next request, when a thread waits and there is capacity; None at the end."""
         capacity = self._capacity
         with self._changed:
             while not self._stopped:
                 idle_threads = self._waiting - len(self._arrived)
-                taken = capacity.taken
-                free = capacity.slots - taken.slots
+                reserved = capacity.reserved
+                free = capacity.slots - reserved.slots
                 if idle_threads > 0 and free > 0:
                     return ClaimRequest(
                         token=token,
@@ -141,8 +141,8 @@ class ApiQueue:
                         slots=capacity.slots,
                         memory_mib=capacity.memory_mib,
                         free_slots=free,
-                        free_memory_mib=max(0, capacity.memory_mib - taken.memory_mib),
-                        wait_s=BUSY_WAIT_S if taken.slots else IDLE_WAIT_S,
+                        free_memory_mib=max(0, capacity.memory_mib - reserved.memory_mib),
+                        wait_s=BUSY_WAIT_S if reserved.slots else IDLE_WAIT_S,
                     )
                 self._changed.wait(0.5)
         return None
@@ -161,7 +161,7 @@ class ApiQueue:
         self._give_back(refused)
 
     def _give_back(self, deliveries: Sequence[Delivery]) -> None:
-        with contextlib.suppress(Error):  # then the claims end by themselves
+        with contextlib.suppress(Error):  # then the claims expire
             self.release(deliveries)
 
     def _fail(self, error: Error) -> None:

@@ -36,11 +36,11 @@ from arco.worker.service import Worker
 from servo.contract.task import TaskRequest
 
 SHORT_PATIENCE_S = 5.0
-"""How long claims, heartbeats and reports are tried: those who send them come back."""
+"""How long claims, heartbeats and reports are retried: their callers repeat them anyway."""
 
 
 class ApiAddress(NamedTuple):
-    """Where a server is, which workspace of it, and who asks."""
+    """The address of a server, the workspace, and the credentials of the worker."""
 
     url: str
     tenant: str
@@ -150,6 +150,6 @@ class ApiWorker:
 
     def _access(self, request: TaskRequest) -> TaskAccess:
         task = self.claims.of_attempt(request.attempt_id)
-        if task is None:  # it was given back meanwhile
-            raise Unavailable(f"the claim on attempt {request.attempt_id} is gone")
+        if task is None:  # it was released meanwhile
+            raise Unavailable(f"the claim on attempt {request.attempt_id} has ended")
         return TaskAccess(task.access, task.version)

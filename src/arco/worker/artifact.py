@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MAX_BYTES: Final = 50 << 20
 MAX_FILES: Final = 20_000
 KEPT: Final = 8
-"""So many artifacts that are not in use are kept, as folders and as loaded modules."""
+"""Maximum of unused artifacts that are kept, as folders and as loaded modules."""
 
 LOCKS: Final = ".locks"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -41,10 +41,10 @@ def digest(data: bytes) -> str:
 class ArtifactCache:
     """Artifacts of one store, each fetched and extracted once into `{directory}/{digest}`.
 
-    Any number of threads and processes may share the directory: a folder appears
-    whole, by a rename, or not at all. Of those that nobody uses, the `keep` most recently
-    used ones stay. A process has a shared lock on `.locks/{digest}` as long as it counts on the
-    folder; whoever removes a folder has the lock for itself alone.
+    Any number of threads and processes may share the directory: a folder appears whole, by a
+    rename, or not at all. Of those that nobody uses, the `keep` most recently used ones stay. A
+    process holds a shared lock on `.locks/{digest}` while it uses the folder; removing a folder
+    needs an exclusive lock.
     """
 
     def __init__(self, store: Store, directory: Path, *, keep: int = KEPT) -> None:
@@ -58,7 +58,7 @@ class ArtifactCache:
 
     @contextlib.contextmanager
     def using(self, digest: str) -> Iterator[None]:
-        """While this lasts, the artifact's folder stays, once it is there."""
+        """Within this context the artifact's folder is not removed."""
         with self._lock:
             self._users[digest] += 1
             if digest in self.ready:
@@ -73,7 +73,7 @@ class ArtifactCache:
                 self._let_go()
 
     def folder(self, digest: str) -> Path:
-        """Where the artifact lies. NotFound, Corrupt, or Invalid if it is no safe zip."""
+        """The artifact's folder. Raises NotFound, Corrupt, or Invalid for an unsafe zip."""
         folder = self.ready.get(digest)
         if folder is not None:
             return folder[0]
@@ -95,13 +95,13 @@ class ArtifactCache:
             return target
 
     def _let_go(self) -> None:
-        """Do not count on folders any more that were not used for long; others may need them."""
+        """Release the locks of folders that were not used for long."""
         idle = [digest for digest in self.ready if digest not in self._users]
         for digest in idle[: max(0, len(self.ready) - self._keep)]:
             _unlock(self.ready.pop(digest)[1])
 
     def _trim(self) -> None:
-        """Remove the folders that nobody has used for longest, until `keep` are left."""
+        """Remove the least recently used folders, until `keep` are left."""
         folders = [entry for entry in self._directory.iterdir() if _DIGEST.fullmatch(entry.name)]
         by_age = sorted(folders, key=lambda folder: _used_at(self._lock_file(folder.name)))
         for folder in by_age[: max(0, len(folders) - self._keep)]:
@@ -112,12 +112,12 @@ class ArtifactCache:
         file = self._lock_file(folder.name)
         lock = _locked(file, shared=False)
         if lock < 0:
-            return  # another process uses it, or nobody can tell
+            return  # another process uses it, or that is unknown
         try:
-            doomed = Path(tempfile.mkdtemp(prefix=".gone-", dir=self._directory))
-            folder.rename(doomed / folder.name)
+            trash = Path(tempfile.mkdtemp(prefix=".gone-", dir=self._directory))
+            folder.rename(trash / folder.name)
             file.unlink(missing_ok=True)
-            shutil.rmtree(doomed, ignore_errors=True)
+            shutil.rmtree(trash, ignore_errors=True)
         except OSError as error:
             log.warning("cannot remove %s: %s", folder, error)
         finally:
@@ -219,12 +219,12 @@ def _write(target: Path, data: bytes) -> None:
     with target.open("xb") as file:
         file.write(data)
         file.flush()
-        # The folder outlives a power cut, and nothing looks into it again.
+        # The folder survives a power failure, and its content is not verified again.
         os.fsync(file.fileno())
 
 
 def _clash(error: OSError) -> bool:
-    """Whether two entries want one path to be both a file and a folder."""
+    """Whether a path is both a file and a folder, by two entries."""
     return isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError)
 
 

@@ -1,8 +1,8 @@
-"""One attempt of one task, within its slot: its steps, and what each makes of a failure.
+"""One attempt of one task, within its slot: its steps, and how each handles a failure.
 
     code ─► checks of inputs ─► call ─► files ─► checks ─► lineage ─► marker
 
-Spark starts when something asks for it: the function, a query, or a check that needs it.
+Spark starts when the function, a query or a check first needs it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Shared(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What an attempt gets: of a task, or of the evaluation of a sensor."""
+    """What an attempt is given: for a task, or for the evaluation of a sensor."""
 
     shared: Shared
     request: TaskRequest
@@ -109,23 +109,25 @@ class Assignment(NamedTuple):
 class Attempt:
     """Runs once, in the main thread."""
 
-    def __init__(self, given: Assignment) -> None:
-        self._shared, self._request, self._stopping, self._loader, self._secrets = given
-        # The request is as it came; with whole lists of inputs from where the work begins.
-        self._meter = Meter(given.shared.clock)
-        self._redact = given.redact
-        process = given.shared.process
-        self._spark = AttemptSpark(given.shared.spark, given.request, given.stopping, process)
+    def __init__(self, assignment: Assignment) -> None:
+        self._shared, self._request, self._stopping, self._loader, self._secrets = assignment
+        # The request as received; `_read_lists` completes its lists of inputs.
+        self._meter = Meter(assignment.shared.clock)
+        self._redact = assignment.redact
+        process = assignment.shared.process
+        self._spark = AttemptSpark(
+            assignment.shared.spark, assignment.request, assignment.stopping, process
+        )
         self._checks: list[CheckResult] = []
-        self._tracing = Tracing(given.request)
-        self._lazy = LazyInputs(given.shared.store, self._count_read)
+        self._tracing = Tracing(assignment.request)
+        self._lazy = LazyInputs(assignment.shared.store, self._count_read)
         self._sql: TaskQuery | None = None
         self._silent = False
 
     def run(self) -> TaskResult:
         try:
             self._read_lists()
-            with self._spark.taken():
+            with self._spark.open_scope():
                 result = self._worked()
         except (Exception, TaskTimeout) as error:
             result = self._failed(error)
@@ -133,7 +135,7 @@ class Attempt:
         return msgspec.structs.replace(result, usage=self._meter.usage())
 
     def _read_lists(self) -> None:
-        """What is read, in full: long lists are objects, which the signed envelope refers to."""
+        """Read complete lists of inputs: long ones are objects that the envelope refers to."""
         request = self._request
         if not any(ref.listed_in for ref in (*request.inputs, *request.references)):
             return
@@ -173,10 +175,10 @@ class Attempt:
     # -- code and arguments ---------------------------------------------------------------
 
     def _work(self) -> Callable[[], Any]:
-        """The code is there, and so are its arguments; what is returned does the work."""
+        """Load the code and its arguments. The returned function does the work."""
         if self._request.engine == "spark" and self._spark.available:
-            # `F.col`, or a UDF at the top of a module, needs it. Whether the function really
-            # does is a guess: what cannot start now is told when it is asked for by name.
+            # `F.col`, or a UDF at the top of a module, needs it. Whether the function really does
+            # is a guess: if Spark cannot start now, its first explicit use reports that.
             with contextlib.suppress(SparkUnavailable):
                 self._spark.session()
         match self._request.kind:
@@ -293,7 +295,7 @@ class Attempt:
             self._shared.process.called()
 
     def _pulled(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """The same tables; what makes them may be a generator of the user's."""
+        """The same tables. Their iterator may be a generator of the user."""
         while (table := self._call(lambda: next(tables, _END))) is not _END:
             yield table
 
@@ -352,15 +354,15 @@ class Attempt:
         gate = strongest(self._checks)
         if gate in ("fail_task", "fail_run"):
             return recordable(self._shared.store, self._refused(gate, output, lineage))
-        mine = OutputCommit(
+        commit = OutputCommit(
             materialization=output,
             checks=tuple(self._checks),
             gate=gate,
             instead=request.previous if gate == "quarantine" else None,
             lineage=lineage,
         )
-        # What the log cannot take must be known before the marker says that this output counts.
-        fitting = recordable(self._shared.store, self._succeeded(mine, adopted=False))
+        # The result must fit into the log before the marker commits this output.
+        fitting = recordable(self._shared.store, self._succeeded(commit, adopted=False))
         self._stopping.check()
         return self._succeeded(*commit_output(self._shared.store, request, commit_of(fitting)))
 
@@ -417,7 +419,7 @@ class Attempt:
         return self._failure(error, materialization=output, gate=gate, lineage=lineage)
 
     def _failed(self, error: BaseException) -> TaskResult:
-        """A failure on the way to an end that was asked for is that end."""
+        """A failure after a cancellation or timeout is reported as that cancellation or timeout."""
         if isinstance(error, UserCodeRaised):
             error = error.error
         reason = self._stopping.reason()

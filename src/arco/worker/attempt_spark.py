@@ -1,7 +1,7 @@
-"""An attempt's place on Spark: its session, how far its jobs are, and what they took.
+"""An attempt's use of Spark: its session, the progress of its jobs, and their usage.
 
-Nothing starts before the session is asked for. From then on a thread passes on how far the jobs
-are, and cancels those of an attempt that is to stop.
+Nothing starts before the first use of the session. From then on a thread reports the progress of
+the jobs, and cancels them if the attempt is to stop.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from arco.worker.stopping import Stopping
 from servo.contract.task import TaskRequest
 
 WATCH_S: Final = 0.5
-"""How often Spark is asked how far it is."""
+"""Interval of progress reports, in seconds."""
 STOP_S: Final = 0.1
-"""How often the thread looks whether the attempt is to stop."""
+"""Interval of checks whether the attempt is to stop, in seconds."""
 USAGE_S: Final = 3.0
-"""How long an attempt that was interrupted waits to hear what its jobs took."""
+"""How long an interrupted attempt waits for the usage of its jobs."""
 
 
 class Process(Protocol):
@@ -38,10 +38,10 @@ class Process(Protocol):
     def progress(self, percent: int, text: str) -> None: ...
 
     def own_changes(self) -> AbstractContextManager[None]:
-        """While this lasts, it is not the task that changes the process."""
+        """Changes of the process within this context are not the task's."""
 
     def loaded(self) -> None:
-        """The asset's modules are imported; from here on it is the task that changes things."""
+        """The asset's modules are imported. Later changes of the process are the task's."""
 
     def called(self) -> None:
         """User code has returned. Ends the process if that cannot go on."""
@@ -61,13 +61,13 @@ class AttemptSpark:
         self._names: Collection[str] = ()
         self._watching: threading.Thread | None = None
         self.usage: SparkUsage | None = None
-        """Known when the seat was left, and Spark was used."""
+        """Known after the attempt, if it used Spark."""
         self.shows_progress = True
-        """Until the function tells its own."""
+        """Until the function reports its own."""
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """While this lasts, there is a session to be had."""
+    def open_scope(self) -> Iterator[None]:
+        """Within this context the attempt can have a session."""
         if self._host is None:
             yield
             return
@@ -97,7 +97,7 @@ class AttemptSpark:
             yield
 
     def _usage(self, task: SparkTask) -> SparkUsage | None:
-        """An answer may be left unread on this thread's connection: then another one asks."""
+        """After an interruption another thread asks: an answer may be unread on this one."""
         if not self._stopping.interrupted and not self._broken_off:
             return task.usage()
         asking = threading.Thread(target=task.usage, name="spark-usage", daemon=True)
@@ -127,19 +127,21 @@ class AttemptSpark:
             ship_as_code(names)
 
     def _opened(self) -> None:
-        """Asked for again and again; once is enough."""
+        """Called for every session; only the first call has an effect."""
         if self._watching is None:
             ship_as_code(self._names)
             self._watching = threading.Thread(target=self._watch, name="spark-watch", daemon=True)
             self._watching.start()
 
     def _watch(self) -> None:
-        task, asked = self.task, 0
+        task, polls = self.task, 0
         while not self._left.wait(STOP_S):
             if self._stopping.stopping():
                 task.cancel()
-            elif (asked := asked + 1) % round(WATCH_S / STOP_S) == 0:
-                seen = task.progress()  # also where nobody shows it: Spark forgets what jobs took
+            elif (polls := polls + 1) % round(WATCH_S / STOP_S) == 0:
+                seen = (
+                    task.progress()
+                )  # also if it is not shown: Spark forgets the usage of old jobs
                 if self.shows_progress and seen is not None:
                     self._process.progress(seen.percent, seen.text)
 
@@ -152,14 +154,14 @@ class AttemptSpark:
             self._task.cancel_running()
 
     def broken_off(self) -> None:
-        """A call to the JVM may have been interrupted: there are no more on its connection."""
+        """A call to the JVM may have been interrupted: its connection is not used again."""
         self._broken_off = True
 
     def hurt(self, error: BaseException) -> bool:
         return self._task is not None and self._task.hurt(error)
 
     def failure(self, error: BaseException) -> SparkFailure | None:
-        """What Spark has to say about an error, if it is one of its own."""
+        """Spark's description of an error, if it is one of Spark's."""
         if self._task is None or isinstance(error, TaskFailed):
             return None
         return self._task.failure(error, (*self.request.inputs, *self.request.references))

@@ -1,8 +1,8 @@
 """What an attempt printed and logged, as parts: `logs/{run}/{task}/{attempt}.{nonce}.{n}.log`.
 
-A part has what is new since the part before it, and is never written again: what is stored
-is what was logged, once. The first parts come every few seconds; later ones less often, so
-that a task which runs for a day does not have thousands. `log_parts.py` reads them.
+A part has the lines since the previous part, and is never rewritten: each line is stored once. The
+first parts come every few seconds; later ones less often, so that a task which runs for a day does
+not have thousands. `log_parts.py` reads them.
 
 What is printed comes through pipes from the slot that runs the attempt: all that the process,
 its C code and its child processes write to their standard output and error.
@@ -30,15 +30,15 @@ from arco.worker.secrets import Redactor
 LIMIT_BYTES: Final = 8 << 20
 INTERVAL_S: Final = 5.0
 LONGEST_INTERVAL_S: Final = 60.0
-"""The time between two parts grows to this."""
+"""Maximum time between two parts."""
 
 _INTERVAL_GROWTH = 1.1
 _PART_BYTES = 1 << 20
-"""So much is stored without waiting for the interval."""
+"""With this many bytes, a part is stored before the interval has passed."""
 _MAX_LINE_CHARS = 64 << 10
 """A longer line is kept as several."""
 _MASK_CHARS = 64 << 10
-"""So many characters of lines wait to be masked together."""
+"""Lines are masked together when they have this many characters."""
 _PUT_ATTEMPTS = 3
 
 
@@ -55,7 +55,7 @@ class LogCapture:
         limit_bytes: int = LIMIT_BYTES,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """`path` is what the parts' paths begin with; no other log's do."""
+        """`path` is the prefix of the parts' paths; no other log has it."""
         self.store = store
         self.path = path
         self._clock = clock
@@ -95,18 +95,18 @@ class LogCapture:
 
     def _write_piece(self, stream: str, text: str) -> None:
         whole = self._partial.pop(stream, "") + text
-        lines, newline, rest = whole.replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")
+        lines, newline, partial = whole.replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")
         if newline:
             self._add_lines(stream, lines)
-        if len(rest) > _MAX_LINE_CHARS:
-            head, rest = self._cut(rest)
+        if len(partial) > _MAX_LINE_CHARS:
+            head, partial = self._cut(partial)
             self._add_lines(stream, head)
-        if rest:
-            self._partial[stream] = rest
+        if partial:
+            self._partial[stream] = partial
 
     def line(self, level: str, text: str) -> None:
         """A message, of one or more lines, as a logger or the executor has it."""
-        # No more than this is kept; what is cut off may have been the rest of a secret.
+        # A longer message is cut. The part that is cut off may be the end of a secret.
         masked = self.redact(text[: self._limit + self.redact.longest])[: self._limit]
         with self._lock:
             self._add_lines(level, masked)
@@ -121,7 +121,7 @@ class LogCapture:
                 self._add(source, masked[start : start + _MAX_LINE_CHARS])
 
     def _cut(self, text: str) -> tuple[str, str]:
-        """An endless line in two, such that no secret is cut: the rest may begin one."""
+        """Split an endless line so that no secret is split: the remaining text may begin one."""
         masked = self.redact(text)
         at = max(len(masked) - self.redact.longest, 0)
         return masked[:at], masked[at:]
@@ -138,7 +138,7 @@ class LogCapture:
             self._mask()
 
     def _mask(self) -> None:
-        """Mask the lines that wait, at once: one long text takes less than many short ones."""
+        """Mask all waiting lines together: one long text takes less time than many short ones."""
         lines, self._unmasked, self._unmasked_chars = self._unmasked, [], 0
         joined = "\n".join(text for _, _, text in lines)
         clean = self.redact(joined) is joined
@@ -160,7 +160,7 @@ class LogCapture:
     # -- storing --------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """Store what is new if it is time; false once the attempt is over."""
+        """Store new lines if the interval has passed; False after the end of the attempt."""
         now = self._clock.monotonic()
         if not self.closed and (now >= self._due or len(self._unstored) >= _PART_BYTES):
             with contextlib.suppress(Error):  # tried again, before anything newer
@@ -183,9 +183,9 @@ class LogCapture:
             self._unmasked, self._unstored = [], bytearray()
 
     def close(self, outcome: str, *, always: bool = False) -> None:
-        """End with a line that tells the outcome; if silent until then, only if `always`.
+        """End with a line about the outcome. A log without lines is stored only if `always`.
 
-        A log that cannot be stored is given up: it must not fail the attempt.
+        A log that cannot be stored is dropped: it must not fail the attempt.
         """
         with self._lock:
             self.closed = True
@@ -207,11 +207,11 @@ class LogCapture:
             self._part, self._unstored = None, bytearray()
 
     def store_new(self) -> None:
-        """Store what is new. After a put whose outcome is unknown, the same part goes again."""
+        """Store new lines. After a put whose outcome is unknown, the same part is stored again."""
         with self._putting:
             while self._next_part():
                 assert self._part is not None
-                # OVERWRITE: if it is there, it is this very part.
+                # OVERWRITE: if the object exists, it is this part.
                 self.store.put(paths.log_part(self.path, self._parts), self._part, Mode.OVERWRITE)
                 self._part = None
                 self._parts += 1

@@ -103,9 +103,9 @@ def read_columns(
     """
     files = [RangedFile(store, meta) for meta in metas]
     parallel.each(store, RangedFile.load_footer, files)
-    asked = {name.lower() for name in columns}
+    requested = {name.lower() for name in columns}
     schemas = [file.metadata.schema.to_arrow_schema() for file in files]
-    names = [[n for n in schema.names if n.lower() in asked] for schema in schemas]
+    names = [[n for n in schema.names if n.lower() in requested] for schema in schemas]
     spans = [
         (file, span)
         for file, own in zip(files, names, strict=True)

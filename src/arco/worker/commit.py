@@ -2,14 +2,14 @@
 
 1. An attempt writes its files under a folder named by its materialization id, which
    nobody else writes to. Until the marker is there, nobody reads them.
-2. It creates the marker, `commits/{run}/{task}.json`, only if it is absent.
-   That is the commit. The marker's body is the output with all that was found out about
-   it: whoever adopts it reports the same checks, the same gate and the same lineage.
-3. Told that it exists, or told nothing (a timeout), it reads the marker. Its own id:
-   it won. Another's: it adopts that one as its result, and leaves its files to GC.
+2. It creates the marker, `commits/{run}/{task}.json`, only if it is absent. That is the commit. The
+   marker's body is the output with its checks, gate and lineage: an attempt that adopts it reports
+   the same.
+3. If the marker exists, or the outcome is unknown (a timeout), it reads the marker. With its own
+   id, it has won. Otherwise it adopts that output as its result; GC deletes its own files.
 
-An attempt that may not be the first looks for the marker before it works at all, so
-a redelivery of a finished task answers with what was committed.
+An attempt that may not be the first reads the marker before it starts, so that a redelivery of a
+finished task reports the committed output.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _decoder = msgspec.json.Decoder(OutputCommit)
 
 
 def commit_output(
-    store: Store, request: TaskRequest, mine: OutputCommit
+    store: Store, request: TaskRequest, commit: OutputCommit
 ) -> tuple[OutputCommit, bool]:
-    """The task's output, and whether it is another attempt's. Unavailable: it is not known."""
+    """The task's output, and whether it is another attempt's. Unavailable if unknown."""
     path = _marker(request)
-    body = seal(canonical.encode(mine))
+    body = seal(canonical.encode(commit))
     unknown: Unavailable | None = None
     for _ in range(ATTEMPTS):
         try:
             store.put(path, body)
-            return mine, False
+            return commit, False
         except (AlreadyExists, Unavailable) as error:
             try:
                 winner = committed(store, request)
@@ -48,7 +48,7 @@ def commit_output(
                 unknown = again
                 continue
             if winner is not None:
-                return winner, _id(winner) != _id(mine)
+                return winner, _id(winner) != _id(commit)
             unknown = error if isinstance(error, Unavailable) else None
     raise unknown or Unavailable(
         f"marker {path} was deleted while committing",

@@ -1,8 +1,8 @@
 """Whether the columns of an output are what its asset's contract promises: a check like the others.
 
-It is always an error, and holds the output back, whatever the asset's gating makes of errors. What
-the contract promises of values is among the checks of the request. Those of a column that is
-missing, or of another type, cannot be evaluated: this check tells of it in their place.
+Its severity is always error, and it holds the output whatever the asset's gating is. Promises about
+values are checks of the request. Those of a missing column, or one of another type, cannot be
+evaluated: this check reports it instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_STATISTICS: Final = {"nulls": None, "min": None, "max": None}
 
 class PromisedOutput(NamedTuple):
     request: TaskRequest
-    """With the checks that this output can be asked."""
+    """With the checks that can be evaluated on this output."""
     results: list[CheckResult]
 
 
@@ -57,7 +57,7 @@ def compared(
 def _compared(
     packed: str, output: tuple[ColumnInfo, ...], dimensions: tuple[str, ...]
 ) -> tuple[tuple[SchemaChange, ...], tuple[str, ...]]:
-    """What is not as promised, and what of it is excused: mostly the same for tasks of an asset."""
+    """The broken promises about columns, and the accepted ones. Cached for equal tasks."""
     promised = unpacked_promise(packed)
     columns = with_dimensions(actual_columns(output), dimensions)
     every = broken(msgspec.structs.replace(promised, excused=()), columns)

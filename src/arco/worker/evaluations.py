@@ -1,7 +1,7 @@
-"""What is recorded of a sensor's evaluation, seen from the supervisor.
+"""What the supervisor records of a sensor's evaluation.
 
-An evaluation without effect is not recorded, and its log is not kept: a sensor that has nothing to
-say costs one message of the queue.
+An evaluation without effect is not recorded, and its log is not stored: it costs one message of the
+queue.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def evaluated(
     worker_id: str,
     wall_ms: int,
 ) -> SensorEvaluated | None:
-    """The fact of an evaluation; None if there is nothing to record. Closes the log."""
+    """The event of an evaluation; None if it is not recorded. Closes the log."""
     call = request.sensor
     assert call is not None
     event = started(call, worker_id, wall_ms)
@@ -81,7 +81,7 @@ def has_effect(call: SensorCall, answer: SensorAnswer) -> bool:
 
 
 def started(call: SensorCall, worker_id: str, wall_ms: int = 0) -> SensorEvaluated:
-    """The fact, without what came of it."""
+    """The event of an evaluation, without its result."""
     return SensorEvaluated(
         sensor_id=call.sensor_id,
         number=call.number,

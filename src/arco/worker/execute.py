@@ -1,9 +1,9 @@
-"""One envelope, from its bytes to its result; seen from the supervisor.
+"""The supervisor's handling of one envelope, from its bytes to its result.
 
     open ─► committed already? ─► artifact, secrets ─► slot (`supervise.py`) ─► result
 
-`Executor.run` never raises for a task's failure: it answers with a result that says
-what happened. After a cancellation or a timeout nothing is committed.
+`Executor.run` does not raise for a task's failure: it returns a result with the error. After a
+cancellation or a timeout nothing is committed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ process_log = logging.getLogger(__name__)
 
 
 class _SlotRun(NamedTuple):
-    """How it went in a slot."""
+    """The outcome of an attempt in a slot."""
 
     result: TaskResult
     answer: SensorAnswer | None
@@ -56,7 +56,7 @@ class _SlotRun(NamedTuple):
 
 
 class TaskAccess(NamedTuple):
-    """What lets an attempt into a store behind a server."""
+    """The access of an attempt to a store behind a server."""
 
     token: str
     version: str
@@ -71,8 +71,8 @@ def _opened_store(request: TaskRequest) -> TaskAccess:
 class Executor:
     """Runs the tasks of one workspace, each in a slot, for threads of the caller's.
 
-    Without a signer every envelope of this workspace is believed: for a worker within
-    the dispatcher's own process. Without a secret log nobody is told which secrets were read.
+    Without a signer, envelopes of this workspace are not verified: for a worker in the dispatcher's
+    own process. Without a secret log, reads of secrets are not recorded.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Executor:
         )
         self._slots = SlotPool(slot_host(), setup, slots, clock)
         self._private: Callable[[], set[str]] | None = private
-        """Tells which variables of the environment are secrets; None: it was asked."""
+        """Returns the variables of the environment that are secrets; None after its first call."""
 
     def end_idle(self) -> None:
         self._slots.end_idle()
@@ -131,16 +131,16 @@ class Executor:
         self._slots.close()
 
     def open(self, raw: bytes) -> TaskRequest:
-        """The request in an envelope. Denied or Invalid if it is not one for us."""
+        """The request in an envelope. Raises Denied or Invalid if it is not for this worker."""
         tenant, workspace = self._tenant, self._workspace
         if self._signer is None:
             return open_unsigned(raw, tenant=tenant, workspace=workspace)
         return self._signer.open(raw, tenant=tenant, workspace=workspace)
 
     def run(self, request: TaskRequest, control: Control, *, again: bool = False) -> TaskResult:
-        """Do the work, or find it done. Blocks; `control` may end it.
+        """Run the attempt, or return what was committed before. Blocks; `control` may end it.
 
-        `again` says that somebody may have begun with this very request before.
+        `again`: a worker may have started this request before.
         """
         began = self._clock.monotonic()
         log = self._log(request)
@@ -185,7 +185,7 @@ class Executor:
         return event
 
     def _leave_trace(self, request: TaskRequest, answer: SensorAnswer, wall_ms: int) -> None:
-        """Of an evaluation that is not recorded. Nothing depends on it, so a failure is no more."""
+        """Store the log of an evaluation that is not recorded. Failures are ignored."""
         assert request.sensor is not None
         turn = SensorTurn(request.sensor.sensor_id, self._worker_id, wall_ms, answer.skip_reason)
         try:
@@ -194,7 +194,7 @@ class Executor:
             process_log.warning("the trace of %s is not written: %s", request.asset, error)
 
     def _done_before(self, request: TaskRequest, again: bool) -> OutputCommit | None:
-        """What was committed by another attempt, or delivery; the first one need not ask."""
+        """The output that another attempt or delivery committed. The first does not look."""
         try:
             check_request(request, tenant=self._tenant, workspace=self._workspace)
         except (Denied, Invalid) as error:
@@ -210,7 +210,7 @@ class Executor:
         result, _, is_over = self._in_slot(request, control, log)
         if result.outcome == "succeeded" or not is_over:
             return result
-        # It ended in the midst of something, which may have been the commit.
+        # It may have ended during the commit.
         marker = committed(self._store, request)
         if marker is None or marker.materialization.attempt_id != request.attempt_id:
             return result
@@ -245,7 +245,7 @@ class Executor:
         return _SlotRun(result, supervision.answer, slot.is_over)
 
     def _check_spark(self, request: TaskRequest) -> None:
-        """Spark opens files itself: it needs a way to the data, and a server gives it none."""
+        """Spark opens files itself: it needs the store, which an API server does not give."""
         needed = request.engine == "spark" or request.kind == "sql"
         if needed and isinstance(self._store, HttpStore) and not self._store.data_url:
             raise failed(
@@ -257,7 +257,7 @@ class Executor:
             )
 
     def _resolved(self, request: TaskRequest, control: Control, log: LogCapture) -> dict[str, str]:
-        """The task's secrets: from here on its log is redacted. No other task's slot has them."""
+        """The task's secrets, for its slot alone. From here on its log is redacted."""
         if self._private is not None:
             self._slots.hide(self._private())
             self._private = None
@@ -288,7 +288,7 @@ class Executor:
                 f"the artifact {digest} does not exist",
                 "deploy the project again",
             ) from None
-        except (Invalid, Corrupt) as error:  # another attempt would find the same
+        except (Invalid, Corrupt) as error:  # another attempt would fail in the same way
             raise failed(
                 "configuration", "artifact.invalid", error.message, "deploy the project again"
             ) from None

@@ -1,8 +1,8 @@
 """Failures: from an exception in an attempt to an `ErrorInfo` that says what to do.
 
-The tables below are read from the top; the first line that fits decides. What none
-of them knows is the user's code. Every text passes the attempt's redactor, and
-nothing that an exception does (a `__str__` that raises) breaks the report of it.
+The tables below are read from the top; the first line that matches decides. All other errors are
+those of user code. Every text passes the attempt's redactor. An exception whose `__str__` raises is
+reported too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_LINE_CHARS: Final = 400
 """Of what Spark says in a traceback: plans are long."""
 
 _AUTHORS: Final[tuple[Category, ...]] = ("user_code", "configuration", "input")
-"""What whoever declared the asset can mend."""
+"""Categories of errors that the author of the asset can fix."""
 
 _OURS = (f"{Path(__file__).parents[1]}/", f"{Path(errors.__file__).parent}/")
 
@@ -42,14 +42,14 @@ Redact = Callable[[str], str]
 
 
 class TaskTimeout(BaseException):
-    """Raised in the task's thread when its time is over. No `except Exception` may hide it."""
+    """Raised in the task's thread after the timeout. `except Exception` does not catch it."""
 
     def __init__(self, message: str = "the task took longer than its timeout") -> None:
         super().__init__(message)
 
 
 class Interrupted(Cancelled):
-    """Raised in the task's thread when somebody asked it to stop."""
+    """Raised in the task's thread when it was cancelled."""
 
     def __init__(self, message: str = "the task was asked to stop") -> None:
         super().__init__(message)
@@ -141,10 +141,11 @@ def classify(
 ) -> ErrorInfo:
     """What happened, and where in the artifact that lies in `folder`. Never raises.
 
-    What is for the asset's author to mend, and shows no line of theirs, is placed at the
-    asset's declaration. Texts are redacted before they are cut: half a secret is one too.
+    An error that the asset's author can fix, without a line of their code, gets the line of the
+    asset's declaration. Texts are redacted before they are cut, so that no part of a secret is
+    left.
     """
-    info = _asked_for_by_nobody(_understood(error, spark, folder))
+    info = _unrequested_termination(_classified(error, spark, folder))
     if request is not None and request.sensor is not None and info.hint == _USER_HINT:
         info = msgspec.structs.replace(info, hint=_SENSOR_HINT.format(name=request.asset))
     file, line = _place(error, folder)
@@ -160,15 +161,15 @@ def classify(
     )
 
 
-def _understood(error: BaseException, spark: SparkFailure | None, folder: Path | None) -> ErrorInfo:
+def _classified(error: BaseException, spark: SparkFailure | None, folder: Path | None) -> ErrorInfo:
     if isinstance(error, TaskFailed):
         return error.info
     failure = spark or translate(error)
     return _judged(error, folder) if failure is None else _of_spark(error, failure, folder)
 
 
-def _asked_for_by_nobody(info: ErrorInfo) -> ErrorInfo:
-    """What was asked for comes as an exception of ours; a job may also be ended by others."""
+def _unrequested_termination(info: ErrorInfo) -> ErrorInfo:
+    """A Spark job that others cancelled. Our own cancellations raise other exceptions."""
     if info.code != "cancelled.spark":
         return info
     return msgspec.structs.replace(
@@ -190,7 +191,7 @@ def _declared(info: ErrorInfo, request: TaskRequest, *, named: bool) -> ErrorInf
 
 
 def _trace(error: BaseException, info: ErrorInfo, redact: Redact, folder: Path | None) -> str:
-    """Of what was understood, the user's lines alone: where we noticed it tells nothing."""
+    """The traceback. For classified errors only the user's lines."""
     if info.traceback:
         text = _cut_lines(redact(info.traceback))
     elif isinstance(error, TaskFailed):
@@ -209,7 +210,7 @@ def _cut_lines(text: str) -> str:
 
 
 def _of_spark(error: BaseException, failure: SparkFailure, folder: Path | None) -> ErrorInfo:
-    """In Spark's own words; Java's stack is left out, and the user's lines stay."""
+    """Spark's message, without Java's stack; the user's lines stay."""
     inside = _inside(failure.file, folder) if folder is not None else ""
     return ErrorInfo(
         category=failure.category,
@@ -273,7 +274,7 @@ def _verdict(error: BaseException, folder: Path | None) -> Verdict:
 
 
 def _import_verdict(error: ImportError, folder: Path | None) -> Verdict:
-    """A module that the artifact should hold is the user's to mend; others must be installed."""
+    """A missing module of the artifact is an error of user code; others must be installed."""
     missing = error.name or ""
     if not isinstance(error, ModuleNotFoundError) or not missing or _is_held(missing, folder):
         return Verdict("user_code", "user_code.ImportError", "check the import and what is packed")
@@ -348,13 +349,13 @@ def traceback_text(
 
 
 def _trim(trace: traceback.TracebackException) -> None:
-    """Leave out the frames between the user's: ours, and the import system's.
+    """Leave out our own frames and those of the import system.
 
-    A stack of nothing else stays, for then the mistake may be ours.
+    A stack without other frames stays: the error may be ours.
     """
-    kept = [frame for frame in trace.stack if not _is_ours(frame.filename)]
-    if kept:
-        trace.stack = traceback.StackSummary.from_list(kept)
+    user_frames = [frame for frame in trace.stack if not _is_ours(frame.filename)]
+    if user_frames:
+        trace.stack = traceback.StackSummary.from_list(user_frames)
     for other in (trace.__cause__, trace.__context__, *(trace.exceptions or ())):
         if other is not None:
             _trim(other)

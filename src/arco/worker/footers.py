@@ -1,9 +1,9 @@
 """What the footers of an output say about its columns: types, nulls, bounds.
 
-A bound is given only where it is exact, and where every value was looked at:
+A bound is given only where it is exact and covers every value:
 
-- A writer may cut the bounds of long texts short. Those of pyarrow and of Spark leave
-  them out instead; no other writer's are believed.
+- A writer may truncate the bounds of long texts. pyarrow and Spark omit them instead; bounds of
+  other writers are not used.
 - A writer that meets NaN leaves it out of the bounds (pyarrow), or makes it one
   (Spark). What we write with pyarrow says in its metadata which columns have NaN;
   without that, its floats have no bounds.
@@ -83,7 +83,7 @@ def _column(
     by_name: Mapping[str, Statistics],
     redact: Callable[[str], str],
 ) -> ColumnInfo:
-    """What Spark says of nulls inside of types is about a plan, and no promise: left out."""
+    """Spark's nullability of nested types describes a plan and is no guarantee: it is left out."""
     statistics = by_name.get(field["name"]) or Statistics(0)
     id = (column.metadata or {}).get(b"PARQUET:field_id")
     return ColumnInfo(
@@ -163,7 +163,7 @@ def _merged(rows: int, chunks: Sequence[Any], silent: bool) -> Statistics:
 
 
 def _bound_text(value: object, redact: Callable[[str], str]) -> str | None:
-    """A bound as text; none rather than one that is cut short, or masked."""
+    """A bound as text; empty if it would be truncated or masked."""
     match value:
         case bool():
             text = "true" if value else "false"

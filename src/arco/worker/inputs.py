@@ -1,8 +1,7 @@
 """Inputs: the files of an upstream's materializations, as one table.
 
-What is read was planned: exact versions, by their folders. A version without files
-is an error and not an empty table (TRAPS 4): either its asset returned nothing, or
-somebody removed them.
+Inputs are the planned versions, by their folders. A version without files is an error and not an
+empty table (TRAPS 4): its asset returned nothing, or its files were deleted.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ def read_input(
 ) -> Any:
     """All rows of an input, as an Arrow table or a pandas or polars frame.
 
-    Columns are matched by name, and widened where versions differ. A dimension of
-    the partition becomes a column where the files have none of that name. With `columns`,
-    only the bytes of those are fetched, and they are in that order; case does not matter, as
-    in Spark. `on_bytes` is told how much was read.
+    Columns are matched by name, and widened where versions differ. A dimension of the partition
+    becomes a column where the files have none of that name. With `columns`, only the bytes of those
+    are fetched, and they are in that order; case does not matter, as in Spark. `on_bytes` is called
+    with the number of bytes read.
     """
     files = _planned_files(store, ref)
     read = _read(store, ref, files, columns)
@@ -101,8 +100,8 @@ def _no_column(
     ref: InputRef, newest: MaterializationRef, schema: pa.Schema, name: str
 ) -> TaskFailed:
     key = PartitionKey.parse(newest.partition)
-    there = with_dimensions(schema.empty_table(), key).column_names
-    hint = did_you_mean(name, there) or f"its columns: {', '.join(there)}"
+    names = with_dimensions(schema.empty_table(), key).column_names
+    hint = did_you_mean(name, names) or f"its columns: {', '.join(names)}"
     return failed("user_code", "input.column", f"{ref.asset} has no column {name!r}", hint)
 
 
@@ -117,10 +116,10 @@ def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same rows with the schema's columns, which are null where the table has none."""
-    there = set(table.column_names)
+    present = set(table.column_names)
     columns = [
         table.column(each.name).cast(each.type)
-        if each.name in there
+        if each.name in present
         else pa.nulls(table.num_rows, each.type)
         for each in schema
     ]
@@ -163,10 +162,10 @@ def _read_whole(store: Store, meta: ObjectMeta) -> ColumnsRead:
 
 
 def with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
-    """As Spark has it, which does not tell names apart by case."""
-    there = {name.lower() for name in table.column_names}
+    """The table with the partition's dimensions as columns. As in Spark, case is ignored."""
+    present = {name.lower() for name in table.column_names}
     for name, value in key.dimensions.items():
-        if name.lower() not in there:
+        if name.lower() not in present:
             column = pa.repeat(pa.scalar(value, scalar_type(value)), table.num_rows)
             table = table.append_column(name, column)
     return table

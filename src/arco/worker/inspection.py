@@ -1,4 +1,4 @@
-"""Checks around one attempt: of its inputs before it works, of its output afterwards."""
+"""The checks of one attempt: of its inputs before it runs, of its output afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from servo.contract.partition import PartitionKey
 from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest, personal
 
 STOPPING: tuple[Action, ...] = ("quarantine", "block", "fail_task", "fail_run")
-"""What keeps an input from being worked on, or an output from becoming current."""
+"""Actions that prevent the use of an input, or an output from becoming current."""
 
 ReadAs = Callable[[InputRef, str, Sequence[str]], Any]
 """An input as "spark", "arrow", …"""
@@ -55,7 +55,7 @@ class Inspection:
             for ref in self.request.inputs
             if ref.parameter and (checks := self._before(ref.parameter))
             for result in evaluate(
-                checks, Subject.read(self.store, ref), self._around(None, ref.pii)
+                checks, Subject.read(self.store, ref), self._context(None, ref.pii)
             )
         )
 
@@ -82,13 +82,13 @@ class Inspection:
         dimensions = dict(PartitionKey.parse(output.partition).dimensions)
         ref = InputRef(asset=request.asset, materializations=(output,))
         subject = Subject(ref, tuple(File(footer, dimensions) for footer in footers))
-        return list(evaluate(checks, subject, self._around(request.previous)))
+        return list(evaluate(checks, subject, self._context(request.previous)))
 
-    def _around(
+    def _context(
         self, previous: MaterializationRef | None, pii: tuple[str, ...] = ()
     ) -> CheckContext:
         request, spark = self.request, self.spark
-        around = CheckContext(
+        context = CheckContext(
             self.store,
             self.clock,
             request.gating,
@@ -102,8 +102,8 @@ class Inspection:
             redact=self.redact,
         )
         if spark is None:
-            return around
-        return around._replace(**spark._asdict())
+            return context
+        return context._replace(**spark._asdict())
 
     def _read(self, data: AssetIn, shape: str, columns: Sequence[str] = ()) -> Any:
         ref = InputRef(asset=data.asset, materializations=data.materializations)
@@ -115,7 +115,7 @@ def strongest(results: Iterable[CheckResult]) -> Action:
 
 
 def refusal(request: TaskRequest, results: Sequence[CheckResult], gate: Action) -> TaskFailed:
-    """The failure of a task whose checks do not let it go on, or its output count."""
+    """The failure of a task by the checks of its inputs or of its output."""
     failing = [result for result in results if result.action == gate]
     first = failing[0]
     looked_at = first.input or request.asset

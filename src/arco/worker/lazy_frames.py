@@ -33,7 +33,7 @@ class LazyInputs:
         self._assets: dict[int, tuple[Any, str]] = {}
         """By the identity of the scan's function, which is kept so that nothing else gets it."""
         self.failure: Exception | None = None
-        """What a scan raised; polars makes an error of its own of it."""
+        """What a scan raised; polars replaces it by its own error."""
 
     def scan(self, ref: InputRef, columns: Sequence[str] = ()) -> tuple[Any, pa.Schema]:
         """A LazyFrame of an input, and the schema that it has."""

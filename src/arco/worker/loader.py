@@ -1,7 +1,7 @@
 """Loading user code. A slot is a process of one artifact: its folder is on `sys.path`.
 
-A folder without Python files is no module, and one without `__init__.py` gives way to any
-module of its name that is installed, as namespace packages do.
+A folder without Python files is no module. An installed module takes precedence over a folder of
+its name without `__init__.py`, as for namespace packages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEPT = frozenset({"arco", "servo"})
 
 
 class Loaded(NamedTuple):
-    """A function of an artifact, with what a caller must know of its parameters."""
+    """A function of an artifact, and its parameters."""
 
     function: Callable[..., Any]
     context: str
@@ -101,7 +101,7 @@ class Loader:
         self._roots.add(root)
         places = [self.folder / root, self.folder] if root else [self.folder]
         names = frozenset(name for place in places for name in _held(place)) - _KEPT
-        for name in list(sys.modules):  # what we imported of the same name is not the project's
+        for name in list(sys.modules):  # an imported module of the same name is not the project's
             if name.partition(".")[0] in names - self.names:
                 del sys.modules[name]
         self.names |= names

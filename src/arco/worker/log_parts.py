@@ -18,7 +18,7 @@ _PART = re.compile(r"logs/([^/]+)/([^/]+)/(\d+)(?:\.([^./]+)\.(\d{6}))?\.log")
 
 
 class AttemptText(NamedTuple):
-    """What an attempt has logged since it was last request."""
+    """What an attempt has logged since the last call."""
 
     task_id: str
     attempt: int
@@ -65,7 +65,7 @@ class RunLogs:
 
         Only objects that have some of these are read.
         """
-        taken: list[bytes] = []
+        chunks: list[bytes] = []
         left, at = length, 0
         for part in self._listed([task_id]):
             if part.attempt != attempt:
@@ -75,13 +75,13 @@ class RunLogs:
             if first >= size:
                 continue
             if not left:
-                return b"".join(taken), True
+                return b"".join(chunks), True
             count = min(size - first, left)
-            taken.append(self._store.get_range(part.meta.path, first, count))
+            chunks.append(self._store.get_range(part.meta.path, first, count))
             left -= count
             if first + count < size:
-                return b"".join(taken), True
-        return b"".join(taken), False
+                return b"".join(chunks), True
+        return b"".join(chunks), False
 
     def _listed(self, task_ids: Collection[str]) -> list[_LogPart]:
         prefix = f"{paths.LOGS}{self._run_id}/"

@@ -1,4 +1,4 @@
-"""From what an asset's function returned to Parquet files and a materialization.
+"""From the return value of an asset's function to Parquet files and a materialization.
 
 A function may return nothing, an Arrow table, batch or reader, a pandas or polars
 frame, a polars LazyFrame (`lazy_frames`), or an iterable of any of these or of rows
@@ -37,7 +37,7 @@ TARGET_FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 64 << 20
 GROUP_ROWS: Final = 1 << 20
 ROWS_AT_ONCE: Final = 10_000
-"""Rows that are given one by one become tables of so many."""
+"""Single rows are collected into tables of this many rows."""
 MAX_METADATA_CHARS: Final = 4096
 MAX_METADATA_VALUES: Final = 256
 MAX_METADATA_NAME_CHARS: Final = 256
@@ -155,9 +155,9 @@ def _scalar(value: object) -> Scalar:
 
 
 def tables_of(value: object) -> Iterator[pa.Table]:
-    """The returned data as Arrow tables, made while they are asked for. TaskFailed if it is none.
+    """The returned data as Arrow tables, created lazily. Raises TaskFailed for other types.
 
-    Asking may run user code: a generator's body.
+    Iterating may run user code: the body of a generator.
     """
     whole = table_of(value)
     if whole is not None:
@@ -215,7 +215,7 @@ def table_of(value: Any) -> pa.Table | None:
         return value
     if isinstance(value, pa.RecordBatch):
         return pa.Table.from_batches([value])
-    # A frame can only be there if its library has been imported; we import neither.
+    # A frame exists only if its library has been imported; we import neither.
     if is_frame(value, "pandas"):
         return _from_pandas(value)
     if is_frame(value, "polars"):
@@ -224,9 +224,9 @@ def table_of(value: Any) -> pa.Table | None:
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    """Levels of the index that have a name become columns; what only counts rows is left out.
+    """Levels of the index that have a name become columns; an index that counts rows is left out.
 
-    Arrow itself would keep an index or not by what is in it.
+    Arrow would keep an index or not, depending on its content.
     """
     named = [at for at, name in enumerate(frame.index.names) if name is not None]
     try:
@@ -266,9 +266,8 @@ def write(
 ) -> Written:
     """Put the tables under `folder` as `part-00000.parquet` and so on.
 
-    The first one's schema is everyone's. `io` is the asset's: `compression` and
-    `target_file_size`. `check` is called before each file is put, and may raise to end it.
-    For `pii`, see `summed_up`.
+    All have the schema of the first one. `io` is the asset's: `compression` and `target_file_size`.
+    `check` is called before each file is put, and may raise to end it. For `pii`, see `summed_up`.
     """
     sink = _Parts(store, folder, _options(io or {}, target_bytes), check)
     for group in _groups(tables, redact):
@@ -355,7 +354,7 @@ def too_deep() -> TaskFailed:
 def check_secrets(columns: Sequence[types.Field], redact: Redactor) -> None:
     """TaskFailed where a column, or a field inside of one, contains a secret in its name.
 
-    Names are in events, tables and markers. To mask one would be to rename the column.
+    Names are in events, tables and markers. Masking a name would rename the column.
     """
     for number, column in enumerate(columns, 1):
         if any(redact(name) != name for name in types.names(column)):
@@ -369,7 +368,7 @@ def check_secrets(columns: Sequence[types.Field], redact: Redactor) -> None:
 
 
 def _own_metadata(schema: pa.Schema) -> dict[bytes, bytes]:
-    """Without what an input's writer said about the input's columns."""
+    """Without the metadata that an input's writer added about the input's columns."""
     return {
         key: value
         for key, value in (schema.metadata or {}).items()

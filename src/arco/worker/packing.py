@@ -1,4 +1,4 @@
-"""Packs a project's folder into an artifact, and says what is in it.
+"""Packs a project's folder into an artifact, and lists its content.
 
 The same files give the same bytes on every machine: names are sorted, times,
 modes and the creating system are fixed, and nothing is compressed, because what
@@ -24,7 +24,7 @@ from arco.worker.artifact import MAX_BYTES, MAX_FILES
 from servo.ignore import IgnoredFiles
 
 LARGE_BYTES: Final = 1 << 20
-"""A larger file is not source, as a rule."""
+"""Larger files are usually not source."""
 SECRETS: Final = (
     "credentials",
     "credentials.*",
@@ -41,7 +41,7 @@ SECRETS: Final = (
     "*.jks",
     "*.keystore",
 )
-"""Names of files that hold secrets, as a rule. A module, as `secrets.py`, is source."""
+"""Names of files that usually contain secrets. A module, such as `secrets.py`, is source."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
@@ -87,7 +87,9 @@ def pack(root: Path, files: Iterable[Path] | None = None, *, without: Iterable[P
     ignored = IgnoredFiles(base)
     chosen = _walk(base, skipped, ignored) if files is None else files
     files_by_name = {
-        name: path for name, path in (_named(base, f) for f in chosen) if _kept(base, name, ignored)
+        name: path
+        for name, path in (_named(base, f) for f in chosen)
+        if _is_packed(base, name, ignored)
     }
     _check_size(files_by_name.values())
     buffer = io.BytesIO()
@@ -105,7 +107,7 @@ def file_stamps(root: Path, *, without: Iterable[Path] = ()) -> dict[str, tuple[
     stamps: dict[str, tuple[int, int]] = {}
     for path in _walk(base, skipped, ignored):
         name = path.relative_to(base).as_posix()
-        if _kept(base, name, ignored):
+        if _is_packed(base, name, ignored):
             with contextlib.suppress(OSError):  # deleted meanwhile, or a link to nowhere
                 status = path.stat()
                 stamps[name] = (status.st_mtime_ns, status.st_size)
@@ -118,7 +120,7 @@ def _walk(root: Path, skipped: frozenset[Path], ignored: IgnoredFiles) -> Iterat
         folders[:] = [
             name
             for name, path in paths.items()
-            if _kept_folder(path) and path not in skipped and not ignored.folder(path)
+            if _is_packed_folder(path) and path not in skipped and not ignored.folder(path)
         ]
         yield from (Path(folder, name) for name in names)
 
@@ -133,15 +135,15 @@ def _named(root: Path, file: Path) -> tuple[str, Path]:
     return (normal if normal.is_relative_to(root) else real).relative_to(root).as_posix(), real
 
 
-def _kept(root: Path, name: str, ignored: IgnoredFiles) -> bool:
+def _is_packed(root: Path, name: str, ignored: IgnoredFiles) -> bool:
     path = PurePosixPath(name)
     if path.name.startswith(".") or path.suffix in _SKIPPED_SUFFIXES or ignored.file(root / path):
         return False
     folders = [root / folder for folder in list(path.parents)[:-1]]
-    return all(_kept_folder(folder) and not ignored.folder(folder) for folder in folders)
+    return all(_is_packed_folder(folder) and not ignored.folder(folder) for folder in folders)
 
 
-def _kept_folder(folder: Path) -> bool:
+def _is_packed_folder(folder: Path) -> bool:
     name = folder.name
     if name.startswith(".") or name in _SKIPPED_FOLDERS:
         return False

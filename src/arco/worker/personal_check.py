@@ -1,4 +1,4 @@
-"""Personal data that an output gets, and nobody has said that it holds."""
+"""A check for personal data that flows into columns that are not classified."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _GIB_KIB: Final = Decimal(1 << 20)
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one unit each; None where a tenant's exception says nothing."""
+    """The price of each unit; None where a tenant has no exception."""
 
     cpu_hour: Decimal | None = None
     memory_gib_hour: Decimal | None = None
@@ -42,8 +42,8 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     written_gib: Decimal | None = None
 
     def over(self, other: Prices) -> Prices:
-        mine, others = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
-        return Prices(**{name: others[name] if v is None else v for name, v in mine.items()})
+        own, base = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
+        return Prices(**{name: base[name] if v is None else v for name, v in own.items()})
 
 
 class _PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ class _PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pricing:
-    """Prices, or none: then costs are zero and usage is all that is known."""
+    """Prices. Without any, costs are zero and only usage is recorded."""
 
     def __init__(self, file: _PricingFile | None = None, digest: str = "") -> None:
         self._file = file

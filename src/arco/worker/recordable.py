@@ -1,4 +1,5 @@
-"""Results that the log can take: bounded, with all of them beside the output's files.
+"""Results that fit into the log. A result that is too large is truncated, and stored completely
+beside the output's files.
 
 Called before the commit marker is created. The marker then holds the bounded result, so
 that whoever adopts the output reports the same.
@@ -22,7 +23,7 @@ from servo.contract.task import ErrorInfo, ObjectRef, OutputCommit, TaskRequest,
 
 
 def recordable(store: Store, result: TaskResult) -> TaskResult:
-    """The result as it fits into one event. TaskFailed if nothing of that kind does."""
+    """The result, truncated to fit into one event. Raises TaskFailed if that is not possible."""
     try:
         cut = bounded(result)
     except TooLarge as error:

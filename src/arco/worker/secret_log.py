@@ -1,11 +1,11 @@
-"""Which secrets a worker has read, on the way to the audit log.
+"""Records which secrets a worker has read, for the audit log.
 
-A value is handed over after the fact that it was read is durable: code that has a secret is in the
-log, whatever becomes of the worker. The fact goes with the attempt's start, in one batch.
+User code gets a secret only after the event of its read is durable, so that the log has it even if
+the worker dies. The event is in one batch with the attempt's start.
 
-An evaluation of a sensor that finds nothing new writes nothing to the log, and most are such. So of
-a sensor's secret a worker tells the first read, then one each hour, with how often it was read in
-between. That number alone is lost with the worker.
+Most evaluations of sensors find nothing new and write nothing to the log. So a worker records the
+first read of a sensor's secret, then one each hour, with the number of reads in between. If the
+worker dies, that number is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from servo.contract.task import TaskRequest
 
 SENSOR_EVERY_S: Final = 3600.0
 REMEMBERED: Final = 10_000
-"""Secrets of sensors; one that is forgotten is told again."""
+"""Maximum of sensors' secrets in memory; one that was dropped is recorded again."""
 
 _SensorSecret = tuple[str, str, str, str]
 
@@ -68,7 +68,7 @@ class SecretLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._told: OrderedDict[_SensorSecret, tuple[float, int]] = OrderedDict()
-        """When a read by a sensor was told, and how often it was read since."""
+        """When a read by a sensor was recorded, and the number of reads since."""
 
     def record(self, reads: Sequence[SecretRead], control: Control) -> None:
         """Wait until the facts are in the log. Raises Interrupted if `control` ends it first."""
@@ -82,7 +82,7 @@ class SecretLog:
                 raise Interrupted()
 
     def _due(self, read: SecretRead) -> SecretRead | None:
-        """What is to be told now; None for a read that is counted in a later fact."""
+        """The event to record now; None for a read that a later event counts."""
         if not read.sensor_id:
             return read
         key = (read.sensor_id, read.name, read.reference, read.code)

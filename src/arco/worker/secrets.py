@@ -25,9 +25,9 @@ from servo.contract.manifest import SecretRef
 
 MASK: Final = "***"
 MIN_LENGTH: Final = 4
-"""Shorter values are found everywhere by accident, and are not masked."""
+"""Shorter values occur by accident, and are not masked."""
 MIN_CASELESS_LENGTH: Final = 8
-"""Shorter values may be a word in upper or lower case, and are masked as they are alone."""
+"""Shorter values may be ordinary words: only their exact spelling is masked."""
 
 Scalar = str | int | bool | None
 
@@ -40,8 +40,8 @@ class SecretProvider(Protocol):
     def resolve(self, ref: SecretRef) -> str:
         """The secret's value, all of it: `SecretRegistry` takes a field of it.
 
-        NotFound, Denied, Invalid: it stays so until somebody changes something. Unavailable: it
-        may be asked again. No error may show a value.
+        NotFound, Denied and Invalid are permanent; Unavailable may be retried. No error may contain
+        a value.
         """
 
 
@@ -111,9 +111,9 @@ class SecretRegistry:
     def resolve(
         self, refs: Mapping[str, SecretRef], on_read: OnRead = lambda name, ref, code: None
     ) -> SecretValues:
-        """Every secret, or TaskFailed that names the first reference that is none.
+        """All secrets. Raises TaskFailed with the first reference that cannot be resolved.
 
-        `on_read` is told of each that was asked for.
+        `on_read` is called for each reference.
         """
         values: dict[str, str] = {}
         for name, ref in refs.items():
@@ -150,7 +150,9 @@ class SecretRegistry:
             message = f"{label}: {error.message}"
             raise failed(category, code, message, error.hint or hint) from None
         except Exception as error:
-            message = f"{label}: {type(error).__name__}"  # the error's own may hold what it read
+            message = (
+                f"{label}: {type(error).__name__}"  # the error's own text may contain the value
+            )
             raise failed("configuration", "secret.failed", message, "see the provider") from None
 
 
@@ -199,16 +201,16 @@ class Redactor:
     def __call__(self, text: str) -> str:
         if self._pattern is None or not self._occurs(text):
             return text
-        # Again until nothing is found: the mask and what is beside it may spell a secret.
-        # Each time the text gets shorter, as no form is as short as the mask.
+        # Repeated until nothing is found: the mask and its neighbours may spell a secret. Each time
+        # the text gets shorter, as no form is as short as the mask.
         count = 1
         while count:
             text, count = self._pattern.subn(MASK, text)
         return text
 
     def _occurs(self, text: str) -> bool:
-        """Whether there is anything to mask. Mostly there is not, and to look for each form by
-        itself is several times faster than the pattern, which tries all of them everywhere."""
+        """Whether there is anything to mask. Mostly there is not, and searching each form
+        separately is several times faster than the pattern."""
         for needle in self._needles:  # noqa: SIM110 - twice as fast as any()
             if needle in text:
                 return True
@@ -284,7 +286,7 @@ def _base32(text: str) -> Iterator[str]:
 
 
 def _inside(data: bytes, encode: Callable[[bytes], bytes], bits: int, group: int) -> Iterator[str]:
-    """The digits that are the secret's alone, whatever stands before and after it."""
+    """The digits that depend on the secret alone, not on the text before and after it."""
     for lead in range(group):
         first = -(-lead * 8 // bits)
         last = (lead + len(data)) * 8 // bits

@@ -1,8 +1,8 @@
-"""The evaluation of a sensor, within a slot: what it looks at, its function, and its answer.
+"""The evaluation of a sensor, within a slot: what it observes, its function, and its answer.
 
     look (files, versions) ─► function ─► answer, checked
 
-An answer that is invalid in one part is none at all: the evaluation has failed.
+If one part of an answer is invalid, the evaluation has failed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from servo.sensor import RunRequest, SensorContext, SensorResult
 class SensorAttempt:
     """Runs once, in the main thread."""
 
-    def __init__(self, given: Assignment) -> None:
-        self._shared, self._request, self._stopping, self._loader, self._secrets = given
-        self._redact = given.redact
-        self._meter = Meter(given.shared.clock)
+    def __init__(self, assignment: Assignment) -> None:
+        self._shared, self._request, self._stopping, self._loader, self._secrets = assignment
+        self._redact = assignment.redact
+        self._meter = Meter(assignment.shared.clock)
 
     def run(self) -> tuple[TaskResult, SensorAnswer | None]:
         answer: SensorAnswer | None = None
@@ -106,7 +106,7 @@ class SensorAttempt:
 
 
 def check_reads_others(store: Store, call: SensorCall) -> None:
-    """TaskFailed at a worker of the API: its server answers for its own workspace."""
+    """Raises TaskFailed at a worker of the API: its server has access to its own workspace only."""
     if isinstance(store, HttpStore):
         raise failed(
             "configuration",
@@ -144,7 +144,7 @@ def open_folder(url: str, open_store: Callable[[str], Store]) -> Store:
 
 
 class Evaluation:
-    """What one evaluation of a sensor looks at, and what it makes of it."""
+    """One evaluation of a sensor: what it observes, and its answer."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Evaluation:
         tenant: str,
         own_workspace: str,
     ) -> None:
-        """`open_place` opens where a sensor of files or of an asset looks."""
+        """`open_place` opens the store that a sensor of files or of an asset observes."""
         self._call = call
         self._function = function
         self._open = open_place
@@ -230,7 +230,7 @@ class Evaluation:
         )
 
     def _called(self, own: SensorAnswer | None = None, **seen: Any) -> SensorAnswer:
-        """What the function says; `own` has the cursor that a sensor of files or assets keeps."""
+        """The function's answer; `own` has the cursor of a sensor of files or assets."""
         call = self._call
         context = SensorContext(
             cursor="" if own is not None else call.cursor,

@@ -1,8 +1,8 @@
 """What is new under a prefix of an object store.
 
-The cursor holds a digest of each object that was seen: its path, size and time. So an object is
-found that becomes visible late, with an old time. Of the digests the newest are kept (`KEPT`, and
-up to twice as many); objects that are older than all of these count as seen. An object that was
+The cursor holds a digest of each object that was seen: its path, size and time. So an object that
+becomes visible late, with an old time, is found too. Of the digests the newest are kept (`KEPT`,
+and up to twice as many); objects that are older than all of these count as seen. An object that was
 deleted is forgotten.
 """
 
@@ -55,7 +55,7 @@ class _Listed(NamedTuple):
 
 
 def new_files(store: Store, cursor: str, *, pattern: str, existing: bool) -> NewFiles:
-    """Raises what a store may raise; ValueError for a cursor of somebody else's."""
+    """Raises errors of the store, and ValueError for an invalid cursor."""
     if not cursor and not existing:
         newest = heapq.nlargest(2 * KEPT + 1, _listed(store, pattern, None))
         return NewFiles((), _cursor(newest, None, None), False)
@@ -71,15 +71,17 @@ def new_files(store: Store, cursor: str, *, pattern: str, existing: bool) -> New
                 yield listed
 
     new = heapq.nsmallest(AT_A_TIME + 1, unseen())
-    taken, rest = new[:AT_A_TIME], new[AT_A_TIME:]
-    next_cursor = _cursor([*seen, *taken], before.floor, rest[0].modified if rest else None)
+    page, remaining = new[:AT_A_TIME], new[AT_A_TIME:]
+    next_cursor = _cursor(
+        [*seen, *page], before.floor, remaining[0].modified if remaining else None
+    )
     files = tuple(
         SensorFile(each.path, each.size, each.modified, f"{store.url.rstrip('/')}/{each.path}")
-        for each in taken
+        for each in page
     )
-    if not files:  # that something was deleted is no reason to write
+    if not files:  # deleted objects are no reason to change the cursor
         next_cursor = cursor or next_cursor
-    return NewFiles(files, next_cursor, bool(rest))
+    return NewFiles(files, next_cursor, bool(remaining))
 
 
 def request_key(files: tuple[SensorFile, ...]) -> str:
@@ -107,7 +109,7 @@ def _digest(meta: ObjectMeta) -> bytes:
 
 
 def _cursor(seen: list[_Listed], floor: datetime | None, unseen: datetime | None) -> str:
-    """`unseen`: the time of the oldest object that is still to be given out."""
+    """`unseen`: the time of the oldest object that was not returned yet."""
     if len(seen) > 2 * KEPT:
         newest = heapq.nlargest(KEPT, seen)
         floor = newest[-1].modified

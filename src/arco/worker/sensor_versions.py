@@ -23,12 +23,12 @@ from servo.sensor import AssetVersion
 
 AT_A_TIME: Final = 1_000
 FAR_BEHIND: Final = 10_000
-"""A cursor that is so many positions behind is moved, also if nothing was new: what a look costs
-follows what happened since the cursor."""
+"""A cursor that is this many positions behind is moved even if nothing was new: the cost of an
+evaluation grows with the positions since the cursor."""
 
 
 def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) -> NewVersions:
-    """The first look sees nothing: it says from where on versions are new.
+    """Without a cursor, returns no versions and the position from which on versions are new.
 
     Raises NotFound for an asset that is not there, and Invalid for a cursor that is no position.
     """
@@ -44,7 +44,7 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
     position = int(cursor)
     if position > snapshot.position:
         raise Invalid(
-            f"the cursor {cursor} is beyond the log of {workspace}, which ends at "
+            f"the cursor {cursor} is after the end of the log of {workspace}, which ends at "
             f"{snapshot.position}",
             hint="reset the sensor: servo sensors reset",
         )
@@ -54,9 +54,9 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
         for version, row in rows.values()
         if row is not None and row.asset_id == asset_id
     )
-    taken, rest = new[:AT_A_TIME], new[AT_A_TIME:]
-    while rest and rest[0][0] == taken[-1][0]:  # of one event
-        taken.append(rest.pop(0))
+    page, remaining = new[:AT_A_TIME], new[AT_A_TIME:]
+    while remaining and remaining[0][0] == page[-1][0]:  # of one event
+        page.append(remaining.pop(0))
     versions = [
         WatchedVersion(
             asset=asset,
@@ -65,10 +65,10 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
             version=row.version,
             rows=row.rows,
         )
-        for _, _, row in taken
+        for _, _, row in page
     ]
-    if rest:
-        return NewVersions(versions=versions, cursor=str(taken[-1][0]), more=True)
+    if remaining:
+        return NewVersions(versions=versions, cursor=str(page[-1][0]), more=True)
     moves = bool(versions) or snapshot.position - position > FAR_BEHIND
     return NewVersions(versions=versions, cursor=str(snapshot.position) if moves else None)
 
@@ -76,7 +76,7 @@ def new_versions(snapshot: Snapshot, workspace: str, asset: str, cursor: str) ->
 def looked_at(
     store: Store, tenant: str, workspace: str, clock: Clock, asset: str, cursor: str
 ) -> NewVersions:
-    """The same of a workspace at a store, or behind a server: there the server looks."""
+    """The same for a workspace at a store, or behind a server."""
     try:
         if isinstance(store, HttpStore):
             raw = store.look_up("versions", {"cursor": cursor})

@@ -1,16 +1,16 @@
-"""A worker's supervisor: takes messages, has slots run them, says that it is alive, reports.
+"""A worker's supervisor: takes messages, runs them in slots, sends heartbeats, reports results.
 
-No user code runs in this process: what a task does to its own costs that task alone.
+No user code runs in this process: a task can only damage its own slot.
 
-- A message stays claimed until its result is durable in the log; only then is it
-  done. A worker that dies before that leaves a claim that ends by itself.
-- One that is already being worked on here is left alone: its claim is ours, or ends.
-- A worker that is told to stop finishes what it has, within the time it is given,
-  and hands the rest back as failed for a reason that is worth another attempt.
+- A message stays claimed until its result is durable in the log; only then is it done. If the
+  worker dies before that, the claim expires.
+- A message whose attempt already runs here is ignored: its claim is renewed or expires.
+- A worker that is stopped finishes its tasks within its time limit, and reports the others as
+  failed with a reason that is retried.
 - Heartbeats, claims, cancellations and acknowledgements have a thread each: none of them
   waits for a store call of another. Messages whose results are durable are
   acknowledged together, as many as there are by then.
-- Errors of the store end none of these threads: they wait, and go on when it is over.
+- Errors of the store end none of these threads: they wait until the outage is over.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 log = logging.getLogger(__name__)
 
 MAX_DELIVERIES = 5
-"""A message that was lost so often kills its workers; one that so many released, because they
-cannot open it, is for none of them."""
+"""Maximum of deliveries. A message that was lost this often kills its workers; one that was
+released this often cannot be opened by any."""
 REMEMBERED = 10_000
 """Attempts of its own that a worker remembers."""
 PATIENCE_S = 0.25
-"""How soon a slot that waits for the store takes notice that the worker is to stop."""
+"""How soon a slot that waits for the store notices that the worker is to stop."""
 STOP_S = 5.0
-"""How long the worker waits for what should end at once."""
+"""How long the worker waits for threads and slots that should end at once."""
 
 IsStale = Callable[[TaskRequest], bool]
 Cancelled = Callable[[Collection[str]], set[str]]
-"""Of these runs, those that are being cancelled."""
+"""Returns those of the runs that are being cancelled."""
 
 
 class _Working:
-    """An attempt in this worker's hands; the `Control` of its execution."""
+    """An attempt that this worker runs; the `Control` of its execution."""
 
     def __init__(self, request: TaskRequest, delivery: Delivery, since: float) -> None:
         self.request = request
@@ -111,17 +111,17 @@ class Worker:
         self._timing = (timing or Timing()).check()
         self.is_stale = is_stale
         self.is_over = is_over
-        self._reported: OrderedDict[str, None] = OrderedDict()
-        """Attempts whose results this worker has put into the log, the newest last."""
+        self.reported_attempts: OrderedDict[str, None] = OrderedDict()
+        """Attempts whose results this worker has appended to the log, the newest last."""
         self._evaluated: dict[str, tuple[int, str, int]] = {}
         """By sensor, the turn that was evaluated here last."""
         self.cancelled = cancelled
         self._drain_s = drain_s
         self._working: dict[str, _Working] = {}
         self._threads: list[threading.Thread] = []
-        self._stop = threading.Event()
+        self.stop = threading.Event()
         self._waits_until = 0.0
-        """Until then nothing is taken: what is sent is not for this worker."""
+        """Until then no message is taken: this worker cannot open the current ones."""
         self._beats_always = beats_always
         self._beats = 0
         self._was_busy = False
@@ -138,8 +138,8 @@ class Worker:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; then drain."""
-        self._stop = stop
-        duties = self._start_duties()  # first: what the first task needs is there
+        self.stop = stop
+        duties = self._start_duties()  # first: the first task needs them
         for _ in range(self.capacity.slots):
             self._start_thread()
         stop.wait()
@@ -152,9 +152,9 @@ class Worker:
         self._try(self.beat, "could not delete the liveness record")
 
     def _start_thread(self) -> None:
-        """One for each task at a time: it waits for a message, and then for its slot."""
+        """One for each concurrent task: it waits for a message, and then for its slot."""
         name = f"slot-{len(self._threads)}"
-        thread = threading.Thread(target=self._slot, args=(self._stop,), name=name, daemon=True)
+        thread = threading.Thread(target=self._slot, args=(self.stop,), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -164,7 +164,7 @@ class Worker:
             working.stop = True
 
     def progress(self) -> dict[str, Progress]:
-        """The tasks that are being worked on, by attempt. Of sensors nobody asks."""
+        """The progress of running tasks, by attempt; without sensors."""
         return {
             id: Progress(w.request.run_id, w.request.task_id, w.percent, w.message)
             for id, w in list(self._working.items())
@@ -178,14 +178,14 @@ class Worker:
             stop.wait(self.take_one(stop))
 
     def take_one(self, stop: threading.Event) -> float:
-        """Take a message and deal with it; how long to wait before the next one."""
+        """Take a message and work on it. Returns the pause before the next one."""
         if self._clock.monotonic() < self._waits_until:
             return 0.5
         if not self.capacity.wait_for_room(0.5):
             return 0.0
         try:
             deliveries = self._queue.take(1, 0.5, self.capacity)
-        except Exception as error:  # a slot that ends would not be missed by anybody
+        except Exception as error:  # a thread that ends would not be replaced
             return self._taking.failed(_as_error(error))
         for delivery in deliveries:
             try:
@@ -199,7 +199,7 @@ class Worker:
     def _deal_with(self, delivery: Delivery, stop: threading.Event) -> None:
         """Work on a message, which has its room until then."""
         try:
-            if stop.is_set():  # others need not wait for the claim to end
+            if stop.is_set():  # so that others do not wait until the claim expires
                 self._release(delivery)
             else:
                 self.work(delivery)
@@ -222,7 +222,7 @@ class Worker:
             if delivery.number >= MAX_DELIVERIES:
                 self._queue.done([delivery])
                 return
-            # Somebody else may have the key: none of our slots takes it again before them.
+            # Another worker may have the key: our slots do not take it again first.
             self._waits_until = self._clock.monotonic() + STOP_S
             self._queue.release([delivery])
             return
@@ -239,13 +239,13 @@ class Worker:
             return
         working = _Working(request, delivery, self._clock.monotonic())
         if self._working.setdefault(request.attempt_id, working) is not working:
-            return  # busy with it: the claim ends by itself if that comes to nothing
+            return  # it runs here already: its claim expires if that fails
         self._reports.submit([self._started(request)], urgent=delivery.number > 1)
         if delivery.number > 1:
-            # The task may have killed the worker before: this time it must be counted.
+            # The task may have killed a worker before: this time the start must be durable.
             try:
                 self._reports.flush()
-            except BaseException:  # or its claim would be renewed for ever, by nobody's work
+            except BaseException:  # otherwise its claim would be renewed for ever
                 self._working.pop(request.attempt_id, None)
                 raise
         if delivery.lost >= MAX_DELIVERIES:
@@ -268,10 +268,10 @@ class Worker:
             self._report(working, self._broken(request, error))
 
     def _evaluate(self, delivery: Delivery, request: TaskRequest, call: SensorCall) -> None:
-        """Evaluate a sensor. What comes to nothing is not reported."""
+        """Evaluate a sensor. An evaluation without effect is not reported."""
         turn = (call.number, call.message_id, call.due_s)
         again = self._evaluated.get(call.sensor_id) == turn and not call.is_told
-        if again and delivery.number == 1:  # two orchestrators asked, one after the other
+        if again and delivery.number == 1:  # two orchestrators have requested it
             self._queue.done([delivery])
             return
         working = _Working(request, delivery, self._clock.monotonic())
@@ -299,16 +299,16 @@ class Worker:
         working.reported = True
 
     def _does_nothing(self, delivery: Delivery, request: TaskRequest) -> bool:
-        """Whether the attempt is over, so that nobody waits for what it would do."""
-        if request.attempt_id in self._reported:
+        """Whether the attempt is over: then its message does nothing."""
+        if request.attempt_id in self.reported_attempts:
             return True
         again = delivery.number > 1 or request.redelivery > 0
         return self._looked_up(self.is_stale if again else self.is_over, request)
 
     def _looked_up(self, look_up: IsStale, request: TaskRequest) -> bool:
-        """Look until the store answers, as long as the claim is certainly held.
+        """Retry until the store answers, as long as the claim is certainly held.
 
-        A message that was released at each failure would gather claims all through an outage.
+        Releasing the message at each failure would create claims during the whole outage.
         """
         deadline = self._clock.monotonic() + self._timing.claim_s / 2
         while True:
@@ -324,7 +324,7 @@ class Worker:
     def _waited(self, seconds: float) -> bool:
         """Wait; False as soon as the worker is to stop."""
         until = self._clock.monotonic() + seconds
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             left = until - self._clock.monotonic()
             if left < 0.001:  # a clock may not be able to sleep less
                 return True
@@ -332,7 +332,7 @@ class Worker:
         return False
 
     def _run(self, working: _Working) -> TaskResult:
-        """Always a result: an attempt without one would be said to be at work for ever."""
+        """Always returns a result: an attempt without one would count as running for ever."""
         try:
             again = working.delivery.number > 1
             result = self._executor.run(working.request, working, again=again)
@@ -356,10 +356,10 @@ class Worker:
         ]
 
     def _done(self, working: _Working) -> None:
-        """The result is in the log: nobody needs the message any more."""
-        self._reported[working.request.attempt_id] = None
-        if len(self._reported) > REMEMBERED:
-            self._reported.popitem(last=False)
+        """The result is in the log: the message is not needed any more."""
+        self.reported_attempts[working.request.attempt_id] = None
+        if len(self.reported_attempts) > REMEMBERED:
+            self.reported_attempts.popitem(last=False)
         self._working.pop(working.request.attempt_id, None)
         with self._dealt_with:
             self._unacknowledged.append(working.delivery)
@@ -369,7 +369,7 @@ class Worker:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Tell the queue of all messages that were dealt with: of many at a time, at once."""
+        """Acknowledge all finished messages to the queue, in one call."""
         with self._dealt_with:
             deliveries, self._unacknowledged = self._unacknowledged, []
         if not deliveries:
@@ -384,7 +384,7 @@ class Worker:
             with self._dealt_with:
                 self._dealt_with.wait_for(lambda: self._unacknowledged or self._ended.is_set())
                 if not self._unacknowledged:
-                    self._acknowledging = False  # from here on, whoever reports does it
+                    self._acknowledging = False  # from here on, the reporting thread does it
                     return
             try:
                 self._acknowledge()
@@ -399,10 +399,10 @@ class Worker:
             worker_id=self.worker_id,
         )
 
-    # -- the pulse -----------------------------------------------------------------------
+    # -- heartbeat -----------------------------------------------------------------------
 
     def _start_duties(self) -> list[threading.Thread]:
-        """What is done beside the tasks, each on a thread that waits for nothing else."""
+        """Start the threads for heartbeats, claims, cancellations and acknowledgements."""
         poll_s, heartbeat_s = min(1.0, self._timing.heartbeat_s), self._timing.heartbeat_s
         claims_s = min(heartbeat_s, self._timing.claim_s / 6)
         patient = functools.partial(Outage, self._clock, patient=True)
@@ -453,13 +453,13 @@ class Worker:
         runs = {request.run_id for request in tasks}
         if not runs:
             return
-        gone = self.cancelled(runs)
+        cancelled_runs = self.cancelled(runs)
         for working in list(self._working.values()):
-            if working.request.run_id in gone:
+            if working.request.run_id in cancelled_runs:
                 working.stop = True
 
     def beat(self) -> None:
-        """Say what is being worked on; nothing, if there is and was nothing."""
+        """Write the liveness record with the running tasks; not if there are and were none."""
         attempts = self.progress()
         if not attempts and (self._ended.is_set() or not self._beats_always):
             if self._was_busy:
@@ -473,7 +473,7 @@ class Worker:
             attempts,
             0 if self._beats_always else self.capacity.slots,  # it has a queue of its own
             self.capacity.memory_mib,
-            self.capacity.taken.slots,
+            self.capacity.reserved.slots,
             self._timing.heartbeat_s,
             self.beating.last,
         )
@@ -481,7 +481,7 @@ class Worker:
         self._was_busy = True
 
     def renew(self) -> None:
-        """Keep the claims of what is being worked on."""
+        """Renew the claims of running tasks."""
         now, old = self._clock.monotonic(), self._timing.claim_s / 3
         held = [w for w in list(self._working.values()) if now - w.since > old]
         if held:
@@ -492,7 +492,7 @@ class Worker:
     # -- the end -------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Let what runs finish, then stop it: what does not stop is killed."""
+        """Wait for running tasks, then stop them; kill those that do not stop."""
         self._wait(self._drain_s, self._busy)
         for working in list(self._working.values()):
             working.draining = working.stop = True
@@ -506,7 +506,7 @@ class Worker:
             self._clock.sleep(0.02)
 
     def _busy(self) -> bool:
-        """Whether something runs. What has ended and waits to be reported has its own time."""
+        """Whether a task runs. Results that wait to be reported do not count."""
         running = any(not working.reported for working in list(self._working.values()))
         return running or any(thread.is_alive() for thread in self._threads)
 

@@ -2,9 +2,9 @@
 
     receive ─► attempt (`attempt.py`) ─► flush the streams ─► send the result
 
-After a task the process looks at itself. Whatever the task has left behind (threads, child
-processes, another working directory, other signal handlers, …) the next one would meet: then
-it says that it is not reusable, and ends.
+After a task the process compares its state. If the task has left something behind (threads, child
+processes, another working directory, other signal handlers, …), the slot reports that it is not
+reusable, and ends.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from servo.contract.ulid import system_ulids
 
 _MAX_TRACE_BYTES = 64 << 10
 _MAX_KEPT_PAGES = (512 << 20) // os.sysconf("SC_PAGE_SIZE")
-"""A process that has grown by more is not used again: allocators give little back."""
+"""A process that has grown by more is not reused: allocators return little memory."""
 
 
 def serve(connection: socket.socket) -> None:
-    """Run tasks until the supervisor hangs up."""
+    """Run tasks until the supervisor closes the socket."""
     frames = messages.Frames(connection)
     setup = _received(frames)
     if isinstance(setup, messages.Setup):
@@ -74,7 +74,7 @@ class _Slot:
         self._socket = _identity(frames.connection.fileno())
         self._loader: Loader | None = None
         self._before = _process_state()
-        """As the process was when the task's own code began."""
+        """The state of the process when the task's own code began."""
         clock = SystemClock()
         spark = None
         if setup.spark:
@@ -100,7 +100,7 @@ class _Slot:
         with stopping.listening():
             self._before = _process_state()
             secrets = SecretValues(task.secrets)
-            assignment = Assignment(self._given(task), task.request, stopping, loader, secrets)
+            assignment = Assignment(self._shared_of(task), task.request, stopping, loader, secrets)
             answer = None
             if task.request.sensor is None:
                 result = Attempt(assignment).run()
@@ -113,8 +113,8 @@ class _Slot:
         if not reusable:
             os._exit(0)
 
-    def _given(self, task: messages.Task) -> Shared:
-        """What the task has of the slot: of a store behind a server, what its token reaches."""
+    def _shared_of(self, task: messages.Task) -> Shared:
+        """The state that a task shares; with a task token, its store is limited to that."""
         shared = self._shared
         if not isinstance(shared.store, HttpStore):
             return shared
@@ -140,14 +140,14 @@ class _Slot:
 
     @contextlib.contextmanager
     def own_changes(self) -> Iterator[None]:
-        was = _process_state()
+        earlier = _process_state()
         try:
             yield
         finally:
-            self._before = self._before.changed(was, _process_state())
+            self._before = self._before.changed(earlier, _process_state())
 
     def called(self) -> None:
-        """Without its socket a slot can tell nothing but an exit status."""
+        """Without its socket a slot can report nothing but an exit status."""
         if _identity(self._frames.connection.fileno()) != self._socket:
             os._exit(messages.DESCRIPTORS_LOST)
 
@@ -161,8 +161,7 @@ class _Slot:
         return logger
 
     def _open_store(self, url: str) -> Store:
-        """Another store, with the workspace's own options and credentials where it is of its
-        kind."""
+        """Another store; with the workspace's options and credentials if it is of the same kind."""
         own = self._setup.store_url
         same = url.partition("://")[0] == own.partition("://")[0]
         with private.exposed(self._setup.credentials if same else {}):
@@ -174,19 +173,19 @@ class _Slot:
         self._frames.send(question)
         answer = _received(self._frames)
         if answer is None:
-            os._exit(0)  # nobody is there to tell anything
+            os._exit(0)  # the supervisor has ended
         return answer
 
 
 @dataclass(frozen=True)
 class _SparkLink:
-    """The way to the supervisor, which holds the JVM."""
+    """The connection to the supervisor, which owns the JVM."""
 
     ask: Callable[[messages.FromSlot], messages.ToSlot]
     frames: messages.Frames
 
     def address(self) -> JvmAddress:
-        answer = self.ask(messages.SparkWanted())
+        answer = self.ask(messages.SparkRequested())
         assert isinstance(answer, messages.SparkAddress)
         if answer.unavailable:
             raise SparkUnavailable(answer.unavailable, hint=answer.hint, permanent=answer.permanent)
@@ -196,13 +195,13 @@ class _SparkLink:
         answer = self.ask(messages.SparkDoubted(port))
         if not isinstance(answer, messages.SparkStatus):
             return JvmStatus(True, None, "")
-        return JvmStatus(answer.gone, answer.exit_status, answer.reason)
+        return JvmStatus(answer.ended, answer.exit_status, answer.reason)
 
     def joined(self, tags: tuple[str, ...]) -> None:
         self.frames.send(messages.SparkJoined(tags))
 
 
-# -- what a task may leave behind ---------------------------------------------------------
+# -- the state of the process -------------------------------------------------------------
 
 
 class _ProcessState(NamedTuple):
@@ -213,22 +212,23 @@ class _ProcessState(NamedTuple):
     streams: tuple[Any, ...]
     umask: int
 
-    def changed(self, was: _ProcessState, now: _ProcessState) -> _ProcessState:
-        """With the differences between two others."""
+    def changed(self, earlier: _ProcessState, now: _ProcessState) -> _ProcessState:
+        """This state, with the differences between two others."""
         return self._replace(
-            threads=self.threads | now.threads - was.threads,
-            environment=self.environment | dict(now.environment.items() - was.environment.items()),
-            handlers=self.handlers | dict(now.handlers.items() - was.handlers.items()),
+            threads=self.threads | now.threads - earlier.threads,
+            environment=self.environment
+            | dict(now.environment.items() - earlier.environment.items()),
+            handlers=self.handlers | dict(now.handlers.items() - earlier.handlers.items()),
         )
 
 
 _OURS = ("store_", "spark-", "arco-")
-"""What the names of our own threads begin with."""
+"""Prefixes of the names of our own threads."""
 _SIGNALS = [int(n) for n in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})]
 
 
 def _process_state() -> _ProcessState:
-    """Several times for each task: a look takes microseconds."""
+    """Called several times for each task: it takes microseconds."""
     os.umask(mask := os.umask(0o077))
     return _ProcessState(
         frozenset([t.ident or 0 for t in threading.enumerate() if not t.name.startswith(_OURS)]),
@@ -264,7 +264,7 @@ def _resident_pages() -> int:
 
 
 def _flush() -> None:
-    """Of Python, and of C: all that was printed is in the pipes before the result is."""
+    """Flush the streams of Python and C: all output is in the pipes before the result."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

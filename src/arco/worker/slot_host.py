@@ -3,9 +3,9 @@
 It has imported what a task needs, and does nothing but fork, signal and reap. It runs no user
 code, opens no store and starts no thread: an object store's client does not survive a fork.
 
-A slot leads a session of its own. Processes that a slot leaves behind, also those that went
-into another session, become children of this process (it is their *subreaper*); it ends them.
-When the supervisor is gone, so are the slots, and then the host.
+A slot leads a session of its own. Processes that a slot leaves behind, also those that went into
+another session, become children of this process (it is their *subreaper*); it ends them. When the
+supervisor has ended, the slots end, and then the host.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PACKET: Final = 1 << 16
 _ORPHAN_ROUNDS: Final = 20
-"""Ending an orphan makes orphans of its children."""
+"""Maximum of rounds: when an orphan has ended, its children become orphans."""
 
 
 def main(descriptor: int) -> None:
-    """Serve the supervisor at the other end of this socket until it is gone."""
+    """Serve the supervisor at the other end of this socket until it has ended."""
     with socket.socket(fileno=descriptor) as supervisor:
         ForkServer(supervisor).serve()
 
@@ -52,13 +52,15 @@ class ForkServer:
             os.set_blocking(end, False)
 
     def serve(self) -> None:
-        pa.array([])  # it imports pandas, where that is installed: no slot has to
+        pa.array([])  # it imports pandas, if installed, so that no slot has to
         gc.collect()
-        gc.freeze()  # or the first collection in a slot would copy all of it
+        gc.freeze()  # otherwise the first garbage collection in a slot would copy all pages
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waking)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the supervisor drains, and hangs up
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # the supervisor drains, and closes the socket
         poll = select.poll()
         poll.register(self._supervisor, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
@@ -105,7 +107,7 @@ class ForkServer:
         self._tell(messages.Forked(number, pid))
 
     def _leave(self) -> None:
-        """What is the host's own, a slot must not have."""
+        """Close the host's own descriptors and restore its handlers in a slot."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -120,7 +122,7 @@ class ForkServer:
             if number_of_signal == signal.SIGKILL:
                 _kill_slot(pid)
             else:
-                os.kill(pid, number_of_signal)  # it is there: only this process reaps it
+                os.kill(pid, number_of_signal)  # it exists: only this process reaps it
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -138,7 +140,7 @@ class ForkServer:
                 self._tell(messages.Ended(number, code, round(cpu_s * 1000), usage.ru_maxrss))
 
     def _end_orphans(self) -> None:
-        """Of slots that have ended: a slot that lives keeps its own."""
+        """End the orphans of slots that have ended."""
         for _ in range(_ORPHAN_ROUNDS):
             orphans = [pid for pid in _children() if pid not in self._slots]
             if not orphans:
@@ -150,7 +152,7 @@ class ForkServer:
                     os.waitpid(pid, 0)
 
     def _tell(self, message: messages.FromHost) -> None:
-        with contextlib.suppress(OSError):  # a supervisor that is gone is noticed by `serve`
+        with contextlib.suppress(OSError):  # `serve` notices that a supervisor has ended
             self._supervisor.send(messages.encode(message))
 
 
@@ -167,18 +169,18 @@ def _become_slot(connection: int, stdout: int, stderr: int) -> None:
         os.dup2(source, target)
         os.close(source)
     sys.stdout, sys.stderr = _stream(1), _stream(2)
-    if "numpy.random" in sys.modules:  # else all slots would draw the same numbers
+    if "numpy.random" in sys.modules:  # otherwise all slots would have the same random numbers
         sys.modules["numpy.random"].seed()
     serve(socket.socket(fileno=connection))
 
 
 def _stream(descriptor: int) -> TextIO:
-    """Line by line, so that what was printed is there also when the process is killed."""
+    """A line-buffered stream, so that its lines are not lost when the process is killed."""
     return open(descriptor, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _kill_slot(pid: int) -> None:
-    """Which was not reaped. It may not have got as far as to lead its group."""
+    """Kill a slot that was not reaped. It may not lead its process group yet."""
     os.kill(pid, signal.SIGKILL)
     _kill_group(pid)
 
@@ -197,6 +199,6 @@ def _children() -> Iterator[int]:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Of Linux alone; elsewhere a slot's process group is all that is ended with it."""
+    """Linux only; elsewhere only a slot's process group is ended with it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""What a supervisor, its slot host and its slots say to each other.
+"""The messages between a supervisor, its slot host and its slots.
 
-Between supervisor and slot goes a stream of frames: four bytes of length, then msgpack. Between
-supervisor and slot host each message is a packet of its own, because descriptors travel with it.
+Supervisor and slot exchange frames: four bytes of length, then msgpack. Between supervisor and slot
+host each message is one packet, because descriptors are sent with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from servo.contract.sensing import SensorAnswer
 from servo.contract.task import TaskRequest, TaskResult
 
 DESCRIPTORS_LOST: Final = 77
-"""The exit status of a slot whose descriptors were closed: it can say nothing else any more."""
+"""The exit status of a slot whose descriptors were closed: it cannot send messages any more."""
 
 BROKEN: Final = 78
 """The exit status of a slot that failed in its own code."""
@@ -34,14 +34,14 @@ class Setup(Struct, frozen=True, tag=True):
 
     store_url: str
     store_options: dict[str, str | bool]
-    """They may hold credentials: they travel by this socket alone."""
+    """They may contain credentials, so they are sent through this socket only."""
     worker_id: str
     target_file_bytes: int
     spark: bytes
     """Its settings, as JSON; empty: this worker has no Spark."""
     environment: dict[str, str] = {}
     credentials: dict[str, str] = {}
-    """Variables of the environment that are there while the store is opened, and then no more."""
+    """Variables of the environment that exist only while the store is opened."""
 
 
 class Task(Struct, frozen=True, tag=True):
@@ -68,9 +68,9 @@ class SparkAddress(Struct, frozen=True, tag=True):
 
 
 class SparkStatus(Struct, frozen=True, tag=True):
-    """Whether the worker's JVM is gone, and how it ended."""
+    """Whether the worker's JVM has ended, and how."""
 
-    gone: bool
+    ended: bool
     exit_status: int | None = None
     reason: str = ""
 
@@ -88,8 +88,8 @@ class LogLine(Struct, frozen=True, tag=True):
     text: str
 
 
-class SparkWanted(Struct, frozen=True, tag=True):
-    """Answered by a SparkAddress. Spark is started if need be, which is not the task's time."""
+class SparkRequested(Struct, frozen=True, tag=True):
+    """Answered by a SparkAddress. Spark is started if needed; this is not the task's time."""
 
 
 class SparkJoined(Struct, frozen=True, tag=True):
@@ -112,7 +112,7 @@ class Done(Struct, frozen=True, tag=True):
     """Of a sensor that was evaluated."""
 
 
-FromSlot = SlotProgress | LogLine | SparkWanted | SparkJoined | SparkDoubted | Done
+FromSlot = SlotProgress | LogLine | SparkRequested | SparkJoined | SparkDoubted | Done
 
 
 # -- supervisor and slot host -------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""The worker's Spark, for one attempt in one slot; seen from the supervisor, which holds the JVM.
+"""The supervisor's side of Spark, for one attempt in one slot. The supervisor owns the JVM.
 
-What a slot that was killed has left running in the JVM is cancelled here, by its tags.
+The Spark jobs of a slot that was killed are cancelled here, by their tags.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arco.worker.slots import Slot
 log = logging.getLogger(__name__)
 
 MAX_START_S: Final = 10.0
-"""More of the time that Spark takes to start is the task's own: its run counts on an answer."""
+"""Maximum start time of Spark that does not count for the task."""
 
 
 class GuestSpark:
@@ -33,16 +33,16 @@ class GuestSpark:
         self._asked_at: float | None = None
         self._start_s = 0.0
         self.tags: tuple[str, ...] = ()
-        """By which the attempt's jobs are found."""
+        """The tags of the attempt's jobs."""
 
     def start_s(self, now: float) -> float:
-        """How long the attempt waited for Spark itself to start, which is not its own time."""
+        """How long the attempt waited for the start of Spark, which does not count for the task."""
         asked_at = self._asked_at
         waiting = 0.0 if asked_at is None else now - asked_at
         return min(self._start_s + waiting, MAX_START_S)
 
     def supply(self) -> None:
-        """Start Spark if need be, and tell the slot where it is. Does not wait."""
+        """Start Spark if needed, and send its address to the slot. Does not wait."""
         if self._host is None:
             self._slot.send(messages.SparkAddress(unavailable="this worker has no Spark"))
             return
@@ -65,7 +65,7 @@ class GuestSpark:
                 self._start_s += self._clock.monotonic() - self._asked_at
                 self._asked_at = None
 
-    def tell_status(self, port: int) -> None:
+    def send_status(self, port: int) -> None:
         host = self._host
         if host is not None:
             self._answer(lambda: messages.SparkStatus(*host.status(port)))
@@ -77,7 +77,7 @@ class GuestSpark:
             try:
                 answer = ask()
             except Exception as error:
-                log.exception("Spark could not be asked")
+                log.exception("Spark did not answer")
                 answer = messages.SparkAddress(unavailable=f"{type(error).__name__}: {error}")
             self._slot.send(answer)
 
@@ -91,5 +91,5 @@ class GuestSpark:
 
 @functools.cache
 def _asking() -> ThreadPoolExecutor:
-    """One thread for all slots: each thread that calls the JVM has one there as well."""
+    """One thread for all slots: each thread that calls the JVM also has a thread in the JVM."""
     return ThreadPoolExecutor(1, thread_name_prefix="spark-guests")

@@ -1,4 +1,4 @@
-"""A worker's slots, seen from its supervisor: start, keep warm, use again, end.
+"""The supervisor's side of slots: start, keep warm, reuse, end.
 
 A slot is a process that belongs to one artifact. The slot host (`slot_host.py`), one for each
 supervisor, forks them. Nothing heavy is imported here, so that a command can start the host
@@ -30,13 +30,13 @@ from arco.worker import slot_messages as messages
 log = logging.getLogger(__name__)
 
 IDLE_S: Final = 60.0
-"""A slot that has had no task for so long is ended."""
+"""A slot without a task for this long is ended."""
 ENDED_S: Final = 5.0
-"""How long the host may take to say how a slot ended."""
+"""How long the host may take to report how a slot ended."""
 
 _CHUNK: Final = 1 << 18
 _MAX_DRAINED: Final = 64 << 20
-"""A process that a slot left behind may print without an end."""
+"""Maximum of bytes read at the end: a process that a slot left behind may print endlessly."""
 _PACKET: Final = 1 << 16
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -63,7 +63,7 @@ def launch(descriptor: int) -> HostProcess:
 
 
 class SlotHost:
-    """The process that forks slots. Started when it is needed, and again if it has ended."""
+    """The process that forks slots. Started when needed, and again after it has ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,23 +78,23 @@ class SlotHost:
     def _start(self) -> socket.socket:
         if self._connection is not None:
             return self._connection
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            process = launch(theirs.fileno())
-        self._connection = ours
+        own_end, host_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with host_end:
+            process = launch(host_end.fileno())
+        self._connection = own_end
         threading.Thread(
-            target=self._listen, args=(ours, process), name="slot-host", daemon=True
+            target=self._listen, args=(own_end, process), name="slot-host", daemon=True
         ).start()
-        return ours
+        return own_end
 
     def fork(self, setup: messages.Setup, artifact: str) -> Slot:
         """A new slot, which may not have started yet."""
-        ours, theirs = socket.socketpair()
+        own_end, slot_end = socket.socketpair()
         out, out_of_slot = os.pipe()
         error, error_of_slot = os.pipe()
-        descriptors = [theirs.fileno(), out_of_slot, error_of_slot]
+        descriptors = [slot_end.fileno(), out_of_slot, error_of_slot]
         with self._lock:
-            slot = Slot(next(self._numbers), artifact, self, messages.Frames(ours), (out, error))
+            slot = Slot(next(self._numbers), artifact, self, messages.Frames(own_end), (out, error))
             self._slots[slot.number] = slot
             try:
                 packet = messages.encode(messages.ForkSlot(slot.number))
@@ -104,7 +104,7 @@ class SlotHost:
                 slot.end(None)
                 log.error("a slot could not be started: %s", problem)
             finally:
-                theirs.close()
+                slot_end.close()
                 os.close(out_of_slot)
                 os.close(error_of_slot)
         slot.send(setup)
@@ -189,13 +189,13 @@ class Slot:
     # -- talking --------------------------------------------------------------------------
 
     def send(self, message: messages.ToSlot) -> None:
-        with contextlib.suppress(OSError):  # that it ended is noticed by who listens
+        with contextlib.suppress(OSError):  # the thread that listens notices that it ended
             self._frames.send(message)
 
     def listen(
         self, timeout_s: float, on_output: Callable[[str, bytes], None]
     ) -> list[messages.FromSlot] | None:
-        """What it says within this time; None when it has hung up."""
+        """Its messages within this time; None when it has closed the socket."""
         ready = [number for number, _ in self._poll.poll(timeout_s * 1000)]
         for number in ready:
             if number in self._streams:
@@ -248,7 +248,7 @@ class Slot:
         self._streams = {}
 
     def memory_bytes(self) -> int:
-        """What it and its child processes have in memory; 0 where nobody can tell."""
+        """The memory of the slot and its child processes; 0 where it is unknown."""
         return sum(_resident(pid) for pid in _with_children(self.pid)) if self.pid else 0
 
 
@@ -270,7 +270,7 @@ def _with_children(pid: int) -> list[int]:
 
 
 class SlotPool:
-    """The slots of one worker, by artifact: as many as it has tasks at once, and no more."""
+    """The slots of one worker, by artifact; at most as many as it has concurrent tasks."""
 
     def __init__(self, host: SlotHost, setup: messages.Setup, limit: int, clock: Clock) -> None:
         self._host = host
@@ -284,7 +284,7 @@ class SlotPool:
         self._hidden: set[str] = set()
 
     def hide(self, variables: set[str]) -> None:
-        """From now on, slots have no such variables in their environment."""
+        """Remove these variables from the environment of later slots."""
         with self._lock:
             if variables <= self._hidden:
                 return
@@ -305,7 +305,7 @@ class SlotPool:
                     return slot
             while self._idle and self._busy + len(self._idle) > self._limit:
                 evicted.append(self._idle.pop(0))
-            # A store behind a server needs no credentials; those for its data are Spark's.
+            # A store behind a server needs no credentials; only Spark has those for its data.
             place = str(self._setup.store_options.get("data_url") or self._setup.store_url)
             environment = private.of_slot(os.environ, place, self._hidden)
         for slot in evicted:
@@ -317,18 +317,18 @@ class SlotPool:
         return self._host.fork(setup, artifact)
 
     def give_back(self, slot: Slot) -> None:
-        """Keep it for the next task of its artifact if it is as it was, and end it if not."""
-        kept = slot.reusable and not slot.is_over
+        """Keep a reusable slot for the next task of its artifact, and end any other."""
+        reusable = slot.reusable and not slot.is_over
         slot.idle_since = self._clock.monotonic()
         with self._lock:
             self._busy -= 1
-            if kept:
+            if reusable:
                 self._idle.append(slot)
-        if not kept:
+        if not reusable:
             slot.close()
 
     def end_idle(self) -> None:
-        """End what has had no task for long."""
+        """End slots that had no task for long."""
         before = self._clock.monotonic() - IDLE_S
         with self._lock:
             old = [slot for slot in self._idle if slot.idle_since < before or slot.is_over]

@@ -1,11 +1,9 @@
 """Whether the attempt of a message is over: then its message does nothing.
 
-A message may be delivered, or put back into the queue by somebody, long after its attempt
-has ended or was replaced. Its signature is good, so this has to be looked up before user
-code runs, on every delivery.
-
-A look-up costs several reads of the store, so first deliveries share a snapshot that is at
-most `RECENT_S` old. That is safe:
+A message may be delivered, or put back into the queue by somebody, long after its attempt has ended
+or was replaced. Its signature is valid, so every delivery looks this up before user code runs. That
+costs several reads of the store, so first deliveries share a snapshot that is at most `RECENT_S`
+old. That is safe:
 
 - An attempt that is over in an older snapshot is over for ever. (After a rollback it may be
   active again. Then its message is dropped by mistake, and the orchestrator sends another:
@@ -13,9 +11,8 @@ most `RECENT_S` old. That is safe:
 - An attempt that the snapshot does not know yet is not over: messages are sent ahead of
   the commit that makes their task ready. Only its run must be known, and where it is not,
   the newest snapshot is asked.
-- An attempt that ended after the snapshot is not noticed. A worker remembers its own; a
-  replay at another worker within `RECENT_S` of the end runs again, and of its outputs and
-  reports none counts.
+- An attempt that ended after the snapshot is not noticed. A worker remembers its own; a replay at
+  another worker within `RECENT_S` of the end runs again, and its output and reports have no effect.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ class Staleness:
             return self._snapshot
 
     def is_over(self, request: TaskRequest) -> bool:
-        """For a first delivery: whether the attempt has ended, or another has taken over."""
+        """For a first delivery: whether the attempt has ended or was replaced."""
         row = _task(self.recent(), request) or _task(self._newest(), request)
         if row is None or row.state in states.TERMINAL:
             return True
@@ -59,7 +56,7 @@ class Staleness:
         return row.attempt > request.attempt or row.state not in states.ACTIVE_ATTEMPT
 
     def is_stale(self, request: TaskRequest) -> bool:
-        """For a later delivery: whether the attempt is not, by now, the active one."""
+        """For a later delivery: whether the attempt is not the active one any more."""
         row = _task(self._newest(), request)
         if row is None:
             return True

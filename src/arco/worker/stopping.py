@@ -1,10 +1,10 @@
-"""Stopping user code within a slot: when it asks, and, while it runs Python, when it does not.
+"""Stopping user code within a slot: when it checks for that, or by a signal while it runs Python.
 
-`ctx.check_cancelled()` is the polite way. For code that never asks, the supervisor sends a
-signal; its handler raises in the main thread, which is the one that runs the task. Such an
-exception must never hit our own code, which may be about to commit. So it is raised only while
-the attempt is *armed*: during `call`, and not within `shielded` parts of that (reads, progress).
-It is raised once. Code that goes on all the same is ended by the supervisor, with its process.
+Code may call `ctx.check_cancelled()`. For code that does not, the supervisor sends a signal; its
+handler raises in the main thread, which runs the task. Such an exception must never hit our own
+code, which may be about to commit. So it is raised only while the attempt is *armed*: during
+`call`, and not within `shielded` parts of that (reads, progress). It is raised once. If the code
+goes on, the supervisor ends its process.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ T = TypeVar("T")
 CANCEL: Final = signal.SIGUSR1
 TIME_OUT: Final = signal.SIGUSR2
 _LIMIT: Final = signal.SIGVTALRM
-"""From a thread of this process: the call that runs now has used up its own time."""
+"""Sent by a thread of this process when the current call has reached its own time limit."""
 _HEARD: Final = (CANCEL, TIME_OUT, _LIMIT)
 
 
 def ignore_late_signals() -> None:
     """A signal of the supervisor that comes when no attempt listens must not end the process.
 
-    By a handler that does nothing: what is ignored would be ignored by child processes too.
+    The handler does nothing. SIG_IGN would be inherited by child processes.
     """
     for number in _HEARD:
         signal.signal(number, lambda *_: None)
@@ -45,14 +45,14 @@ class Stopping:
         self._armed = False
         self._reason: BaseException | None = None
         self._limit: BaseException | None = None
-        """Why the call that runs now is to end, though not the attempt."""
+        """Why the current call is to end, but not the attempt."""
         self.interrupted = False
-        """Whether an exception was raised in the middle of whatever the function did."""
+        """Whether an exception was raised while the function ran."""
         self._process = os.getpid()
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """While this lasts, signals of the supervisor are heard."""
+        """Within this context, signals of the supervisor are handled."""
         before = {number: signal.signal(number, self._hear) for number in _HEARD}
         try:
             yield
@@ -85,7 +85,7 @@ class Stopping:
             raise self._reason
 
     def call(self, function: Callable[[], T]) -> T:
-        """`function()`, which may be interrupted; whatever comes after it may not.
+        """Call `function()`, which may be interrupted; later code is not.
 
         A process that it forked, and that returns from it too, ends here.
         """
@@ -100,7 +100,7 @@ class Stopping:
 
     @contextlib.contextmanager
     def shielded(self) -> Iterator[None]:
-        """A part of `call` that is ours: it runs to its end, and the reason is raised then."""
+        """A part of `call` that is our own code: the reason to stop is raised after it."""
         if not self._armed or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -113,7 +113,7 @@ class Stopping:
 
     @contextlib.contextmanager
     def limited(self) -> Iterator[Callable[[BaseException], None]]:
-        """What is yielded interrupts the call that runs now; it is for other threads."""
+        """Yields a function that interrupts the current call; for other threads."""
 
         def interrupt(error: BaseException) -> None:
             self._limit = self._limit or error

@@ -1,8 +1,8 @@
-"""One attempt in a slot, watched: what it prints, says and takes; and how it is ended.
+"""The supervision of one attempt in a slot: its output, messages and memory, and how it is ended.
 
-An attempt that is to stop is asked first: a signal raises in its function, so that its Spark jobs
-are cancelled and its `finally` blocks run. What has not ended `GRACE_S` later is killed, with all
-processes that it started.
+An attempt that is to stop first gets a signal, which raises in its function, so that its Spark jobs
+are cancelled and its `finally` blocks run. If it has not ended `GRACE_S` later, it is killed, with
+all processes that it started.
 
 The memory limit is the resident memory of the slot and its child processes, above what the slot
 had when the task began. A limit of the address space would also count what is mapped and never
@@ -28,7 +28,7 @@ from servo.contract.task import TaskRequest, TaskResult, Usage
 
 POLL_S: Final = 0.05
 GRACE_S: Final = 5.0
-"""How long an attempt that was asked to stop may take."""
+"""How long an attempt may take to stop after the signal."""
 _ASK_AGAIN_S: Final = 1.0
 _HUNG_UP_S: Final = 0.5
 """How long a process that has closed its socket may take to end by itself."""
@@ -37,7 +37,7 @@ _FRESH_BYTES: Final = 192 * _MIB
 
 
 class Control(Protocol):
-    """What the worker's loop and an attempt have to tell each other. Called from any thread."""
+    """What the worker's loop and an attempt exchange. Called from any thread."""
 
     def cancelled(self) -> bool: ...
 
@@ -76,11 +76,13 @@ class Supervision:
 
     def run(self) -> TaskResult:
         slot, request = self._slot, self._task.request
-        slot.drain(lambda stream, data: None)  # nobody's: it came between two tasks
+        slot.drain(lambda stream, data: None)  # of no task: printed between two tasks
         slot.send(self._task)
         try:
             while self._result is None:
-                over = slot.is_over  # asked before: what it said last is still in the socket
+                over = (
+                    slot.is_over
+                )  # checked before reading: its last messages are still in the socket
                 received = slot.listen(POLL_S, self._log.write)
                 if received is None or (over and not received):
                     return self._ended()
@@ -97,7 +99,7 @@ class Supervision:
     def _hear(self, message: messages.FromSlot) -> None:
         match message:
             case messages.Done(result, reusable, answer):
-                # A signal that was sent may still be on its way: it is not for another task.
+                # A signal may still be pending: another task must not get it.
                 self._slot.reusable = reusable and self._stopped_at is None
                 self._result, self.answer = result, answer
             case messages.SlotProgress(percent, text):
@@ -105,12 +107,12 @@ class Supervision:
             case messages.LogLine(level, text):
                 self._slot.drain(self._log.write)  # what was printed before it
                 self._log.line(level, text)
-            case messages.SparkWanted():
+            case messages.SparkRequested():
                 self._spark.supply()
             case messages.SparkJoined(tags):
                 self._spark.tags = tags
             case messages.SparkDoubted(port):
-                self._spark.tell_status(port)
+                self._spark.send_status(port)
 
     # -- ending ---------------------------------------------------------------------------
 
@@ -154,12 +156,12 @@ class Supervision:
             f"its limit is {limit_mib:,} MiB",
             "raise Resources(memory_mib=), or make the asset do less at once",
         )
-        self._slot.kill()  # there is no time to ask
+        self._slot.kill()  # there is no time for a signal
 
     # -- a slot that has ended ------------------------------------------------------------
 
     def _ended(self) -> TaskResult:
-        """It hung up, or its process ended, without a result."""
+        """It closed its socket, or its process ended, without a result."""
         slot, request = self._slot, self._task.request
         slot.wait(_HUNG_UP_S)  # its exit status tells more than that it was killed
         slot.kill()

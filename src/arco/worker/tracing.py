@@ -1,4 +1,4 @@
-"""What an attempt reads, and what its plan says: the material of its output's lineage."""
+"""What an attempt reads, and its plan: the sources of its output's lineage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from servo.contract.task import ColumnInfo, InputRef, Lineage, TaskRequest
 
 
 class Tracing:
-    """Of one attempt. Whatever goes wrong here is no reason for a task to fail."""
+    """The tracing of one attempt. Its errors do not fail the task."""
 
     def __init__(self, request: TaskRequest) -> None:
         self._request = request
@@ -41,7 +41,7 @@ class Tracing:
         self._plan = observe(frame)
 
     def lineage(self, columns: Sequence[ColumnInfo]) -> Lineage | None:
-        """Of an output with these columns; none where there is nothing to tell."""
+        """The lineage of an output with these columns; None if nothing is known."""
         request = self._request
         declared = [column for column in request.columns if column.lineage]
         if not self._read and not declared:
@@ -68,7 +68,7 @@ class Tracing:
 
 
 def header_of(data: Any) -> Any:
-    """What is needed of the data to know its columns: never its rows."""
+    """The data without rows, to get its columns."""
     if isinstance(data, pa.Table):
         return data.schema
     return data.head(0) if is_frame(data, "pandas") or is_frame(data, "polars") else data

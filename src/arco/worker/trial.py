@@ -1,4 +1,4 @@
-"""One asset, called with data in memory: what `servo.testing` does.
+"""Calls one asset with data in memory, for `servo.testing`.
 
 The steps are those of an attempt, with its code: inputs as files of a store, which is in memory,
 checks of inputs, the call, files, checks of the output. There is no signed request, no commit

@@ -1,4 +1,4 @@
-"""What an attempt cost its slot, as the operating system counts it.
+"""What an attempt consumed in its slot, as measured by the operating system.
 
 Processor time is that of the process and of child processes that ended meanwhile. Memory is the
 highest that the process had during the attempt.
@@ -21,14 +21,14 @@ _RESET = "/proc/self/clear_refs"
 
 
 class Meter:
-    """Starts when it is made."""
+    """Measures from its creation on."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wall_s = clock.monotonic()
         self._cpu_s = _cpu_s()
         with contextlib.suppress(OSError), open(_RESET, "wb", buffering=0) as reset:  # no Linux
-            reset.write(b"5")  # the high-water mark begins anew
+            reset.write(b"5")  # resets the high-water mark
         self.bytes_read = 0
         self.bytes_written = 0
         self.spark: SparkUsage | None = None

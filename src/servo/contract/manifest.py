@@ -1,11 +1,10 @@
 """The manifest: what a project declares, as data.
 
-`servo.discover` makes it from Python modules; a deployment stores it, and the
-planner reads nothing else. Everything here has a canonical JSON, so there are no
-floats (numbers of checks are decimal text, those of configurations are as
-`servo.contract.config_values` has them) and durations are whole seconds.
-Fields are only ever added, with defaults. Structs of assets form no cycles, and may be too
-many for the collector to walk.
+`servo.discover` makes it from Python modules; a deployment stores it, and the planner reads nothing
+else. Everything here has a canonical JSON, so there are no floats (numbers of checks are decimal
+text, those of configurations are as `servo.contract.config_values` has them) and durations are
+whole seconds. Fields are only ever added, with defaults. Structs of assets form no cycles. They can
+be many, so the garbage collector does not track them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from servo.errors import Invalid
 FORMAT: Final = 1
 MAX_ASSETS: Final = 10_000
 SOURCE_CHARS: Final = 4_000
-"""What is kept of an asset's code for search."""
+"""Maximum length of the code of an asset that is stored for search."""
 DEFAULT_PROJECT: Final = "main"
 """The project of a folder that does not name one."""
 
@@ -37,24 +36,24 @@ UNNESTED: Final[frozenset[Every]] = frozenset({"week", "month"})
 Severity = Literal["info", "warning", "error", "critical"]
 Phase = Literal["before", "after"]
 Extra = Literal["allow", "warn", "refuse"]
-"""What becomes of columns of an output that are not declared."""
+"""What happens with columns of an output that are not declared."""
 PersonalDataPolicy = Literal["allow", "warn", "refuse"]
-"""What becomes of an output that gets personal data in a column that nobody has classified."""
+"""What happens with an output that has personal data in a column that is not classified."""
 CompatibilityMode = Literal["none", "backward", "forward", "full"]
-"""Which changes of a schema are let through: `arco.columns.compatibility` has the table."""
+"""Which changes of a schema are allowed; see the table in `arco.columns.compatibility`."""
 CompatibilityPolicy = Literal["all", "consumers"]
 """Whether all columns are protected, or those that another asset reads, by column lineage."""
 Action = Literal["continue", "warn", "quarantine", "block", "fail_task", "fail_run"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
-"""What follows from a failed check, from nothing to the worst."""
+"""The actions for a failed check, from the weakest to the strongest."""
 HOLDING: Final[Action] = "quarantine"
-"""From here on nobody reads an output."""
+"""With this action and stronger ones, an output does not become current."""
 Preset = Literal["strict", "lenient", "quarantine"]
 Category = Literal[
     "transient", "infrastructure", "user_code", "input", "configuration", "timeout", "cancelled"
 ]
 RETRIABLE: Final[tuple[Category, ...]] = ("transient", "infrastructure", "timeout")
-"""What is tried again unless a policy says otherwise."""
+"""Failures that are retried unless a policy says otherwise."""
 
 
 # -- partitions ---------------------------------------------------------------------------
@@ -103,7 +102,7 @@ class TenantDimension(
 Dimension: TypeAlias = TimeDimension | StaticDimension | DynamicDimension | TenantDimension
 
 
-# -- how a partition finds its input's partitions -----------------------------------------
+# -- partition mappings ------------------------------------------------------------------
 
 
 class Identity(Struct, frozen=True, tag="identity", gc=False):
@@ -111,18 +110,18 @@ class Identity(Struct, frozen=True, tag="identity", gc=False):
 
 
 class Window(Struct, frozen=True, tag="window", gc=False):
-    """From `start` to `end` periods away, both included: (-6, 0) is the last seven."""
+    """Periods from `start` to `end` relative to this one, inclusive: (-6, 0) is the last seven."""
 
     start: int
     end: int
 
 
 class AllUpstream(Struct, frozen=True, tag="all", gc=False):
-    """Every partition there is."""
+    """All partitions that are materialized, or are in the same plan."""
 
 
 class Latest(Struct, frozen=True, tag="latest", gc=False):
-    """The greatest one that has been materialized, or is in the same plan."""
+    """The greatest partition that is materialized, or is in the same plan."""
 
 
 class TimeWindow(Struct, frozen=True, tag="time_window", omit_defaults=True, gc=False):
@@ -131,10 +130,10 @@ class TimeWindow(Struct, frozen=True, tag="time_window", omit_defaults=True, gc=
     dimension: str = ""
     """The downstream's time dimension; empty for that of the same name, or else the only one."""
 
-    def followed(self, theirs: str, upstream: abc.Sequence[str], own: abc.Sequence[str]) -> str:
+    def followed(self, name: str, upstream: abc.Sequence[str], own: abc.Sequence[str]) -> str:
         """Which of its `own` time dimensions a downstream means; empty if that is not clear."""
-        if self.dimension or theirs in own:
-            return self.dimension or theirs
+        if self.dimension or name in own:
+            return self.dimension or name
         return own[0] if len(own) == len(upstream) == 1 else ""
 
 
@@ -193,7 +192,7 @@ PRESETS: Final[dict[Preset, dict[Severity, Action]]] = {
 
 
 class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What follows from a failed check, by its severity: a preset, and exceptions from it."""
+    """The action for a failed check, by its severity: a preset, and exceptions from it."""
 
     preset: Preset = "strict"
     info: Action | None = None
@@ -202,26 +201,26 @@ class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     critical: Action | None = None
 
     def action(self, severity: Severity, *, promised: bool = False) -> Action:
-        """`promised` by a contract: the output is held back, at the least."""
+        """`promised`: a contract promises it, so the output is held at least."""
         exception: Action | None = getattr(self, severity)
         action = exception or PRESETS[self.preset][severity]
         return max(action, HOLDING, key=ACTIONS.index) if promised else action
 
 
 class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Which versions of a partition are kept besides the current one; the others go to GC.
+    """Which versions of a partition are kept besides the current one; gc deletes the others.
 
     A version is kept as long as one of the two holds. Neither given: all are kept.
     """
 
     versions: int = 0
-    """So many of the newest good ones, the current one included."""
+    """Number of newest good versions that are kept, including the current one."""
     days: int = 0
-    """Those that were current within so many days."""
+    """Versions that were current within this number of days are kept."""
 
 
 class Compatibility(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Which changes of an asset's schema are let through, at deploy and at the output."""
+    """Which changes of an asset's schema are allowed, in deployments and in outputs."""
 
     mode: CompatibilityMode = "backward"
     transitive: bool = False
@@ -235,14 +234,14 @@ class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     max_age_s: int
     cron: str = ""
-    """Empty: at any time. Otherwise age is asked at these times only, in `timezone`."""
+    """Empty: the age counts at any time. Otherwise at these times only, in `timezone`."""
     timezone: str = "UTC"
     request_run: bool = False
-    """Whether a stale asset asks for a run."""
+    """Whether a stale asset requests a run."""
 
 
 class SlaSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What an asset's owners promise to those who read it."""
+    """What an asset's owners promise to its readers."""
 
     max_age_s: int = 0
     """How old its newest data may be; 0: nothing is promised."""
@@ -262,7 +261,7 @@ AutomationKind = Literal["eager", "on_missing", "on_cron"]
 
 
 class AutomationSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """When an asset's partitions are made without being asked for (`servo.automation`)."""
+    """When an asset's partitions run without a request (`servo.automation`)."""
 
     kind: AutomationKind
     cron: str = ""
@@ -271,12 +270,12 @@ class AutomationSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """How much of a worker a task takes, and what goes first."""
+    """The resources of a worker that a task uses, and its priority."""
 
     cpu: int = 1
     """Slots of the worker."""
     memory_mib: int = 0
-    """Of the worker's memory; 0: no limit. A task that uses more fails. Spark's is not counted."""
+    """Memory of the worker; 0: no limit. A task that uses more fails. Spark's is not counted."""
     priority: int = 0
     """Higher priorities go first."""
     pool: str | None = None
@@ -438,9 +437,9 @@ def keys_read(asset: Asset) -> tuple[str, ...]:
 
 
 Catchup = Literal["none", "latest", "all"]
-"""What becomes of ticks that were due while nobody could fire them."""
+"""What happens with ticks that were due while no orchestrator ran."""
 Overlap = Literal["allow", "skip", "queue"]
-"""What becomes of a tick while a run of an earlier one is active."""
+"""What happens with a tick while a run of an earlier tick is active."""
 
 
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -498,12 +497,12 @@ NotificationEvent = Literal[
     "cost",
     "contract_breach",
 ]
-"""What somebody may be told of."""
+"""The events that notifications can report."""
 NOTIFICATION_EVENTS: Final[tuple[NotificationEvent, ...]] = get_args(NotificationEvent)
 OWNERS: Final = "owners"
 """In the place of a channel: the e-mail addresses of an asset's owners."""
 CONSUMERS: Final = "consumers"
-"""The same of those whom a contract promises something: for `contract_breach` alone."""
+"""The same for the consumers of a contract; only for `contract_breach`."""
 
 
 class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -514,7 +513,7 @@ class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Keys, `namespace.*` and `tag:...`; empty for all assets of the project."""
     interval_s: int = 60
     run_cost: int = 0
-    """A run that costs more is told of, in 10⁻⁹ of the currency's unit; 0: none is."""
+    """A run that costs more is reported, in 10⁻⁹ of the currency's unit; 0: none is."""
     day_cost: int = 0
     """Likewise an asset, for all its attempts of one day."""
     code: Code
@@ -544,7 +543,7 @@ class Namespace(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ContractStatement(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What the owner of an asset promises to those who read it."""
+    """What the owner of an asset promises to its readers."""
 
     name: str
     """The asset's key: an asset has one contract."""

@@ -33,9 +33,9 @@ class SensorCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was due, in seconds since 1970."""
     has_function: bool = True
     is_told: bool = False
-    """Whether it is recorded that it was evaluated, also if nothing comes of it."""
+    """Whether the evaluation is recorded even if it has no effect."""
     skip_reason: str = ""
-    """The last one that was recorded: the same again is nothing new."""
+    """The last one that was recorded. The same reason again is not recorded."""
     message_id: str = ""
     payload: str = ""
     url: str = ""
@@ -46,7 +46,7 @@ class SensorCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SensorRun(Struct, frozen=True, omit_defaults=True):
-    """A run that is asked for."""
+    """A request for a run."""
 
     key: str
     partitions: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class SensorRun(Struct, frozen=True, omit_defaults=True):
 
 
 class SensorAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All of it is taken, or none."""
+    """Accepted as a whole, or not at all."""
 
     cursor: str | None = None
     """None: as it was."""

@@ -35,7 +35,7 @@ SENSING: Final = 4
 GUARDING: Final = 5
 PROMISING: Final = 6
 NOT_PERSONAL: Final = "none"
-"""In the place of a kind of personal data: the column holds none, whatever flows into it."""
+"""Used as a kind of personal data: the column holds none, whatever its sources are."""
 
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
@@ -68,7 +68,7 @@ class InputRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameter: str = ""
     materializations: tuple[MaterializationRef, ...] = ()
     pii: tuple[str, ...] = ()
-    """Its columns whose values are shown nowhere, in lower case."""
+    """Its columns whose values are never shown, in lower case."""
     count: int = 0
     """How many versions there are where the list holds only the first; 0 where it holds all."""
     rows: int = 0
@@ -91,7 +91,7 @@ def needed_contract(refs: Iterable[InputRef], config: Mapping[str, WireValue]) -
 
 
 def personal(columns: Iterable[ColumnDef]) -> tuple[str, ...]:
-    """The columns whose values are shown nowhere, in lower case, as Spark tells names apart."""
+    """The columns whose values are never shown, in lower case: Spark ignores case."""
     hidden = (
         c.name.lower()
         for c in columns
@@ -154,7 +154,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The signed part of an envelope."""
 
     contract: int = 1
-    """The lowest that reads it rightly: an older worker must not take a part for the whole."""
+    """The lowest contract that reads it correctly: an older worker would ignore a part of it."""
     tenant_id: str
     workspace_id: str
     run_id: str
@@ -184,9 +184,9 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     previous: MaterializationRef | None = None
     """The partition's good version when this was sent."""
     columns: tuple[ColumnDef, ...] = ()
-    """As declared: types, what is personal, and lineage that wins over what is found."""
+    """As declared: types, personal data, and lineage, which replaces traced lineage."""
     extra: Extra = "allow"
-    """What becomes of columns that are not declared, where some are."""
+    """What happens with columns that are not declared, if others are."""
     personal: PersonalRule | None = None
     schema: SchemaRule | None = None
     """What the output's schema is compared with; None where there is nothing yet."""
@@ -219,7 +219,7 @@ class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     hint: str = ""
     retriable: bool = False
-    """As the worker sees it; the asset's policy has the last word."""
+    """The worker's classification; the asset's retry policy decides."""
     exception: str = ""
     """The exception's class, for `retry_on`."""
     file: str = ""
@@ -266,7 +266,7 @@ class Materialization(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an attempt took. `cpu_ms` is the driver's: this process, for this task."""
+    """What an attempt consumed. `cpu_ms` is the time of this process for this task."""
 
     wall_ms: int = 0
     cpu_ms: int = 0
@@ -284,7 +284,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Cost(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the usage comes to, at the prices that the worker was given, in 10⁻⁹ of a unit."""
+    """The usage in money, at the worker's prices, in 10⁻⁹ of a unit."""
 
     currency: str = "USD"
     cpu: int = 0
@@ -313,7 +313,7 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str = ""
     phase: Phase = "after"
     input: str = ""
-    """The key of the asset that was looked at, if that was an input."""
+    """The key of the asset that was checked, if that was an input."""
     parameter: str = ""
     """Which input that was: an asset may be more than one."""
     columns: tuple[str, ...] = ()
@@ -357,7 +357,7 @@ Confidence = Literal["high", "medium", "low"]
 
 
 class ColumnSource(Struct, frozen=True, order=True, omit_defaults=True):
-    """A column of an input, and how it bears on a column, or on which rows there are."""
+    """A column of an input, and how it affects a column or the rows of the output."""
 
     asset: str
     column: str
@@ -374,7 +374,7 @@ class ColumnLineage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Lineage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where an output comes from, as far as could be seen."""
+    """The sources of an output, as far as they are known."""
 
     read: tuple[InputRef, ...] = ()
     """What was really read."""
@@ -402,7 +402,7 @@ class Truncated(Struct, frozen=True, omit_defaults=True):
 
 
 class OutputCommit(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of a commit marker: all that whoever adopts the output must report of it."""
+    """The body of a commit marker: all that an attempt which adopts the output must report."""
 
     materialization: Materialization
     checks: tuple[CheckResult, ...] = ()
@@ -421,12 +421,12 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker_id: str
     materialization: Materialization | None = None
     adopted: bool = False
-    """Whether another attempt had won, and this is its output."""
+    """Whether this is the output of another attempt, which had created the commit marker."""
     checks: tuple[CheckResult, ...] = ()
     gate: Action = "continue"
-    """The strongest of the checks' actions: what becomes of the output."""
+    """The strongest action of the checks. It decides what happens with the output."""
     instead: MaterializationRef | None = None
-    """What those that come after read while the output is in quarantine."""
+    """The version that downstream tasks read while the output is in quarantine."""
     lineage: Lineage | None = None
     error: ErrorInfo | None = None
     usage: Usage = Usage()

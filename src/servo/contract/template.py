@@ -4,8 +4,7 @@
     {{ partition("date") }}        a literal: this task's value of a dimension
     {{ config("threshold") }}      a literal: a value of the asset's config
 
-Engines are given the text with these replaced. They count in that text; people look at
-theirs, so every place that an engine names is mapped back.
+Engines get the text with these replaced. Positions in their errors are mapped back to the source.
 """
 
 from __future__ import annotations

@@ -128,18 +128,18 @@ def _asset_flaws(contract: Contract, asset: Asset) -> Iterator[Flaw]:
             yield Flaw(f"promises the unknown column {name!r}", hint)
     if contract.freshness and asset.freshness and contract.freshness != asset.freshness:
         yield Flaw(
-            "promises another freshness than the asset has",
-            "leave freshness= of the asset out: the contract's holds",
+            "promises a different freshness than the asset declares",
+            "remove freshness= from the asset: that of the contract is used",
         )
     yield from retention_flaws(contract.retention, asset.retention)
 
 
-def retention_flaws(promised: Retention, kept: Retention) -> Iterator[Flaw]:
+def retention_flaws(promised: Retention, retention: Retention) -> Iterator[Flaw]:
     """A version is kept as long as one of the two numbers holds; none means for ever."""
-    if kept == Retention():
+    if retention == Retention():
         return
     for measure in ("days", "versions"):
-        least, most = getattr(promised, measure), getattr(kept, measure)
+        least, most = getattr(promised, measure), getattr(retention, measure)
         if least > most:
             yield Flaw(
                 f"promises {least} {measure} of versions, and the asset keeps {most}",

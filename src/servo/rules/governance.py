@@ -34,7 +34,7 @@ def namespaces_are_sound(
             yield Problem.at(each.code, f"the namespace {each.name!r} is described twice")
         elif each.name not in own:
             message = f"the namespace {each.name!r} has no assets in this project"
-            hint = did_you_mean(each.name, own) or "describe it in the project that has them"
+            hint = did_you_mean(each.name, own) or "describe it in the project with its assets"
             yield Problem.at(each.code, message, hint)
         names.add(each.name)
         for error in _errors(each):

@@ -24,7 +24,7 @@ def inputs_exist(assets: Sequence[Asset]) -> Iterator[Problem]:
 
 
 def _looked_up(asset: Asset) -> set[str]:
-    """What only checks refer to; they say themselves what is wrong with it."""
+    """Assets that only checks refer to; the rules for checks report their problems."""
     return set(reference_targets(asset)) - {each.asset for each in asset.inputs if each.parameter}
 
 
@@ -51,7 +51,7 @@ def _unknown(asset: Asset, key: str, keys: set[str]) -> Problem:
 
 
 def _by_name(key: str, keys: set[str]) -> str:
-    """The right name in the wrong namespace, which is far by letters."""
+    """A suggestion: the same name in another namespace."""
     name = key.partition(".")[2]
     same = sorted(each for each in keys if each.partition(".")[2] == name)
     return f"did you mean {same[0]!r}?" if same else ""
@@ -67,7 +67,7 @@ def no_cycles(assets: Sequence[Asset]) -> Iterator[Problem]:
     for cycle in _cycles(upstream):
         turned = _from_least(cycle)
         message = f"cycle: {' -> '.join([*turned, turned[0]])}"
-        hint = "each reads the next; one of them must not"
+        hint = "each asset reads the next one; remove one of these inputs"
         yield Problem.at(by_key[turned[0]].code, message, hint, turned[0])
 
 
@@ -77,11 +77,11 @@ def _cycles(upstream: Mapping[str, list[str]]) -> Iterator[list[str]]:
     for root in upstream:
         path: dict[str, Iterator[str]] = {} if root in done else {root: iter(upstream[root])}
         while path:
-            here = next(reversed(path))
-            following = next(path[here], None)
+            current = next(reversed(path))
+            following = next(path[current], None)
             if following is None:
-                done.add(here)
-                del path[here]
+                done.add(current)
+                del path[current]
             elif following in path:
                 walked = list(path)
                 yield walked[walked.index(following) :]

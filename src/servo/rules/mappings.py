@@ -40,7 +40,7 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
         for each in asset.inputs:
             if each.is_pinned and not each.parameter:
                 message = f"deps names a version of {each.asset}"
-                hint = "deps= only waits; pass the data of a version with ins="
+                hint = "deps= only waits for the asset; use ins= to read a version"
                 yield Problem.at(asset.code, message, hint, asset.key)
             upstream = by_key.get(each.asset)
             if upstream is None or (upstream is asset and not own_past(each, asset)):
@@ -50,57 +50,57 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
                 yield Problem.at(asset.code, message, flaw.hint, asset.key)
 
 
-def own_past(each: Input, asset: Asset) -> list[str]:
+def own_past(input: Input, asset: Asset) -> list[str]:
     """The dimensions of time along which an asset's input of itself is over before it."""
-    rules = {dimension.name: _rule(each, dimension) for dimension in asset.partitions}
+    rules = {dimension.name: _rule(input, dimension) for dimension in asset.partitions}
     return [name for name in _times(asset) if isinstance(at := rules[name], Window) and at.end < 0]
 
 
-def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
-    yield from _unknown_dimensions(each, upstream)
-    if isinstance(each.mapping, Window | TimeWindow) and not _times(upstream):
-        what = "a time window" if isinstance(each.mapping, TimeWindow) else "a window"
+def _flaws(input: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
+    yield from _unknown_dimensions(input, upstream)
+    if isinstance(input.mapping, Window | TimeWindow) and not _times(upstream):
+        what = "a time window" if isinstance(input.mapping, TimeWindow) else "a window"
         yield Flaw(f"{what} over an asset that is not partitioned by time", _WITHOUT_WINDOW)
         return
     own = {dimension.name: dimension for dimension in asset.partitions}
-    for theirs in upstream.partitions:
-        match _rule(each, theirs):
-            case Identity() if each.parameter:
-                yield from _identity_flaws(theirs, own, asset.key)
+    for source in upstream.partitions:
+        match _rule(input, source):
+            case Identity() if input.parameter:
+                yield from _identity_flaws(source, own, asset.key)
             case Window() as window:
-                yield from _window_flaws(window, theirs, own, asset.key)
+                yield from _window_flaws(window, source, own, asset.key)
             case TimeWindow() as window:
-                yield from _time_window_flaws(window, theirs, upstream, asset)
+                yield from _time_window_flaws(window, source, upstream, asset)
             case Identity() | AllUpstream() | Latest():
                 pass
 
 
-def _rule(each: Input, theirs: Dimension) -> wire.Mapping:
-    return each.mapping_of(theirs.name, of_time=isinstance(theirs, TimeDimension))
+def _rule(input: Input, source: Dimension) -> wire.Mapping:
+    return input.mapping_of(source.name, of_time=isinstance(source, TimeDimension))
 
 
 def _times(asset: Asset) -> list[str]:
     return [each.name for each in asset.partitions if isinstance(each, TimeDimension)]
 
 
-def _unknown_dimensions(each: Input, upstream: Asset) -> Iterator[Flaw]:
+def _unknown_dimensions(input: Input, upstream: Asset) -> Iterator[Flaw]:
     names = [dimension.name for dimension in upstream.partitions]
-    for name in each.dimensions:
+    for name in input.dimensions:
         if name not in names:
             hint = did_you_mean(name, names) or f"it has {', '.join(names) or 'no partitions'}"
             yield Flaw(f"it has no dimension {name!r}", hint)
 
 
-def _identity_flaws(theirs: Dimension, own: Mapping[str, Dimension], asset: str) -> Iterator[Flaw]:
-    name = theirs.name
-    ours = own.get(name)
-    if ours is None:
-        hint = f"map it: {_time_windows(theirs, own)}{_all_or_latest(name)}"
+def _identity_flaws(source: Dimension, own: Mapping[str, Dimension], asset: str) -> Iterator[Flaw]:
+    name = source.name
+    target = own.get(name)
+    if target is None:
+        hint = f"map it: {_time_windows(source, own)}{_all_or_latest(name)}"
         yield Flaw(f"it is partitioned by {name!r}, and {asset} is not", hint)
-    elif isinstance(theirs, TimeDimension) or isinstance(ours, TimeDimension):
-        yield from _unit_flaws(theirs, ours)
-    elif not isinstance(theirs, DynamicDimension) and not isinstance(ours, DynamicDimension):
-        missing = [value for value in ours.values if value not in theirs.values]
+    elif isinstance(source, TimeDimension) or isinstance(target, TimeDimension):
+        yield from _unit_flaws(source, target)
+    elif not isinstance(source, DynamicDimension) and not isinstance(target, DynamicDimension):
+        missing = [value for value in target.values if value not in source.values]
         if missing:
             message = f"its dimension {name!r} lacks {', '.join(map(repr, missing[:5]))}"
             yield Flaw(message, f"share the values, or use by_dimension({name}=all_upstream)")
@@ -110,26 +110,26 @@ def _all_or_latest(name: str) -> str:
     return f"by_dimension({name}=all_upstream) or by_dimension({name}=latest)"
 
 
-def _time_windows(theirs: Dimension, own: Mapping[str, Dimension]) -> str:
+def _time_windows(source: Dimension, own: Mapping[str, Dimension]) -> str:
     """How to follow each dimension of time whose periods can be matched; ends with a comma."""
     return "".join(
-        f'by_dimension({theirs.name}=time_window("{name}")), '
-        for name, ours in own.items()
-        if isinstance(ours, TimeDimension) and not [*_unit_flaws(theirs, ours)]
+        f'by_dimension({source.name}=time_window("{name}")), '
+        for name, target in own.items()
+        if isinstance(target, TimeDimension) and not [*_unit_flaws(source, target)]
     )
 
 
-def _unit_flaws(theirs: Dimension, ours: Dimension) -> Iterator[Flaw]:
+def _unit_flaws(source: Dimension, target: Dimension) -> Iterator[Flaw]:
     """Why periods of one cannot be matched with those of the other, whatever their units."""
-    units = f"its dimension {theirs.name!r} is {_grain(theirs)}, {_here(theirs, ours)}"
-    hint = _all_or_latest(theirs.name)
-    if not isinstance(theirs, TimeDimension) or not isinstance(ours, TimeDimension):
+    units = f"its dimension {source.name!r} is {_grain(source)}, {_here(source, target)}"
+    hint = _all_or_latest(source.name)
+    if not isinstance(source, TimeDimension) or not isinstance(target, TimeDimension):
         yield Flaw(units, f"{hint}, or the same unit")
-    elif {theirs.every, ours.every} == UNNESTED:
+    elif {source.every, target.every} == UNNESTED:
         yield Flaw(f"{units}, and a week may be in two months", f"{hint}, or read days")
-    elif "hour" in (theirs.every, ours.every):
-        day = max(theirs.start[:10], ours.start[:10])
-        minutes = {_minute(theirs, day), _minute(ours, day)}
+    elif "hour" in (source.every, target.every):
+        day = max(source.start[:10], target.start[:10])
+        minutes = {_minute(source, day), _minute(target, day)}
         if len(minutes) == 2 and None not in minutes:
             message = f"{units}, and these begin at different minutes of an hour"
             yield Flaw(message, "use the same time zone")
@@ -145,21 +145,21 @@ def _minute(dimension: TimeDimension, day: str) -> timedelta | None:
     return (start.utcoffset() or timedelta()) % timedelta(hours=1)
 
 
-def _here(theirs: Dimension, ours: Dimension) -> str:
-    name = "it" if ours.name == theirs.name else repr(ours.name)
-    return f"here {name} is {_grain(ours)}"
+def _here(source: Dimension, target: Dimension) -> str:
+    name = "it" if target.name == source.name else repr(target.name)
+    return f"here {name} is {_grain(target)}"
 
 
 def _grain(dimension: Dimension) -> str:
-    return f"by {dimension.every}" if isinstance(dimension, TimeDimension) else "not of time"
+    return f"by {dimension.every}" if isinstance(dimension, TimeDimension) else "not by time"
 
 
 def _window_flaws(
-    window: Window, theirs: Dimension, own: Mapping[str, Dimension], asset: str
+    window: Window, source: Dimension, own: Mapping[str, Dimension], asset: str
 ) -> Iterator[Flaw]:
-    name = theirs.name
-    if not isinstance(theirs, TimeDimension):
-        yield Flaw(f"a window over {name!r}, which is not a dimension of time", _WITHOUT_WINDOW)
+    name = source.name
+    if not isinstance(source, TimeDimension):
+        yield Flaw(f"a window over {name!r}, which is not a time dimension", _WITHOUT_WINDOW)
         return
     if window.start > window.end:
         hint = f"write window({window.end}, {window.start})"
@@ -167,19 +167,19 @@ def _window_flaws(
     if name not in own:
         message = f"a window over {name!r}, by which {asset} is not partitioned"
         yield Flaw(message, _all_or_latest(name))
-    elif _grain(theirs) != _grain(own[name]):
-        message = f"its dimension {name!r} is {_grain(theirs)}, {_here(theirs, own[name])}"
-        yield Flaw(message, f"{_time_windows(theirs, own)}{_all_or_latest(name)}, or the same unit")
+    elif _grain(source) != _grain(own[name]):
+        message = f"its dimension {name!r} is {_grain(source)}, {_here(source, own[name])}"
+        yield Flaw(message, f"{_time_windows(source, own)}{_all_or_latest(name)}, or the same unit")
     else:
-        yield from _unit_flaws(theirs, own[name])
+        yield from _unit_flaws(source, own[name])
 
 
 def _time_window_flaws(
-    window: TimeWindow, theirs: Dimension, upstream: Asset, asset: Asset
+    window: TimeWindow, source: Dimension, upstream: Asset, asset: Asset
 ) -> Iterator[Flaw]:
-    name, times = theirs.name, _times(asset)
-    if not isinstance(theirs, TimeDimension):
-        message = f"a time window over {name!r}, which is not a dimension of time"
+    name, times = source.name, _times(asset)
+    if not isinstance(source, TimeDimension):
+        message = f"a time window over {name!r}, which is not a time dimension"
         yield Flaw(message, _WITHOUT_WINDOW)
     elif not times:
         message = f"a time window over {name!r}, and {asset.key} is not partitioned by time"
@@ -192,7 +192,7 @@ def _time_window_flaws(
         yield Flaw(message, hint)
     elif followed not in times:
         hint = did_you_mean(followed, times) or f"it has {', '.join(times)}"
-        yield Flaw(f"{asset.key} has no dimension of time {followed!r}", hint)
+        yield Flaw(f"{asset.key} has no time dimension {followed!r}", hint)
     else:
-        ours = next(each for each in asset.partitions if each.name == followed)
-        yield from _unit_flaws(theirs, ours)
+        target = next(each for each in asset.partitions if each.name == followed)
+        yield from _unit_flaws(source, target)

@@ -28,19 +28,19 @@ def notifications_are_sound(
         except Invalid as error:
             yield at(error.message, error.hint)
         if rule.name in names:
-            yield at(f"two notifications are called {rule.name!r}", 'name them: notify("…", …)')
+            yield at(f"two notifications are called {rule.name!r}", 'write notify("NAME", …)')
         names.add(rule.name)
         if rule.on == ("recovered",):
             yield at(
-                f"{rule.name!r} is about recovery alone, and tells of no failure to recover from",
-                'add to on= what it recovers from, as "asset_failed"',
+                f"{rule.name!r} has no failure in on= from which it could recover",
+                'add the failure to on=, for example "asset_failed"',
             )
         if rule.interval_s > MAX_INTERVAL_S:
             yield at(f"{rule.name!r} has an interval of more than a day", "at most 24h")
         if CONSUMERS in rule.to and "contract_breach" not in rule.on:
             yield at(
-                f"{rule.name!r} tells consumers, and is not about contracts",
-                'add "contract_breach" to on=, or tell "owners"',
+                f"{rule.name!r} notifies consumers, but is not about contracts",
+                'add "contract_breach" to on=, or use to="owners"',
             )
         yield from _selection(rule, assets)
         if OWNERS in rule.to:
@@ -51,7 +51,7 @@ def _selection(rule: Notification, assets: Sequence[Asset]) -> Iterator[Problem]
     others: list[str] = [event for event in rule.on if event not in ABOUT_ASSETS]
     others += ["the cost of runs"] if rule.run_cost else []
     if others and rule.select:
-        message = f"{rule.name!r} selects assets, and {others[0]} is not about assets"
+        message = f"{rule.name!r} selects assets, but {others[0]} is not about assets"
         yield Problem.at(rule.code, message, "use two notifications, one without select=")
     for term in rule.select:
         if "+" in term or term.startswith("group:"):
@@ -62,7 +62,7 @@ def _selection(rule: Notification, assets: Sequence[Asset]) -> Iterator[Problem]
                 "notifications take assets, namespace.* and tag:name=value; no groups, no +",
             )
         elif not any(selects(term, asset.key, asset.tags) for asset in assets):
-            message = f"{rule.name!r} selects {term!r}, and the project has no such asset"
+            message = f"{rule.name!r} selects {term!r}, which matches no asset of the project"
             hint = did_you_mean(term, [asset.key for asset in assets])
             yield Problem.at(rule.code, message, hint)
 
@@ -72,10 +72,10 @@ def _owners(rule: Notification, assets: Sequence[Asset]) -> Iterator[Problem]:
     for asset in chosen:
         for owner in asset.owners:
             if "@" in owner and not is_address(owner):
-                message = f"{rule.name!r} tells owners, and {owner!r} is not an e-mail address"
+                message = f"{rule.name!r} notifies owners, but {owner!r} is not an e-mail address"
                 yield Problem.at(asset.code, message, "correct it in owners=", asset.key)
     if not any("@" in owner for asset in chosen for owner in asset.owners):
-        message = f"{rule.name!r} tells owners, and no asset that it selects has an address"
+        message = f"{rule.name!r} notifies owners, but no selected asset has an e-mail address"
         yield Problem.at(rule.code, message, 'write owners=["ana@example.org"] on assets')
 
 

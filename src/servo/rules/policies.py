@@ -26,11 +26,11 @@ def _check(asset: Asset, freshness: FreshnessSpec) -> None:
         check_cron(freshness.cron)
     check_timezone(freshness.timezone)
     if freshness.max_age_s > LONGEST_S:
-        raise Invalid("the max_age is longer than ten years", hint="give a shorter one")
+        raise Invalid("max_age is longer than ten years", hint="give a shorter one")
     times = [each.name for each in asset.partitions if isinstance(each, TimeDimension)]
     if len(times) > 1:
         raise Invalid(
             f"{asset.key} has several time dimensions ({', '.join(times)}): it is not clear which "
-            "period has to be there",
+            "period is due",
             hint="use freshness on assets with one time dimension, or none",
         )

@@ -17,7 +17,7 @@ def resources_are_sound(assets: Sequence[Asset]) -> Iterator[Problem]:
         if pool is not None and POOL_NAME.fullmatch(pool) is None:
             yield Problem.at(
                 asset.code,
-                f"Resources: pool={pool!r} is not a name of a pool",
+                f"Resources: pool={pool!r} is not the name of a pool",
                 hint="up to 64 of a-z, A-Z, 0-9, '_', '-' and '.', as in \"jdbc\"",
                 asset=asset.key,
             )

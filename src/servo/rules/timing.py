@@ -50,7 +50,7 @@ def automation_is_sound(assets: Sequence[Asset]) -> Iterator[Problem]:
             yield from _refused(asset, partial(check_timezone, automation.timezone))
         if automation.kind != "on_missing" and not any(each.parameter for each in asset.inputs):
             name = f"{automation.kind}(…)" if automation.cron else f"{automation.kind}()"
-            message = f"{asset.key} has automation={name} and reads nothing: it would never run"
+            message = f"{asset.key} has automation={name} and has no inputs: it would never run"
             hint = "give it an input, or use on_missing() or a schedule"
             yield Problem.at(asset.code, message, hint, asset.key)
 
@@ -75,11 +75,11 @@ def sensors_are_sound(sensors: Sequence[Sensor], assets: Sequence[Asset]) -> Ite
 def _durations(sensor: Sensor) -> Iterator[Problem]:
     if sensor.interval_s < MIN_INTERVAL_S:
         message = f"{sensor.name!r} has an interval of {sensor.interval_s} s"
-        hint = f"at least {MIN_INTERVAL_S} s; what must be noticed at once can be pushed"
+        hint = f"at least {MIN_INTERVAL_S} s; use a pushed message for a faster reaction"
         yield Problem.at(sensor.code, message, f"{hint} (webhook_sensor)")
     if sensor.timeout_s > MAX_TIMEOUT_S:
         message = f"{sensor.name!r} has a timeout of {sensor.timeout_s} s"
-        hint = f"at most {MAX_TIMEOUT_S} s; look at less at a time, and return a cursor"
+        hint = f"at most {MAX_TIMEOUT_S} s; process less per evaluation, and return a cursor"
         yield Problem.at(sensor.code, message, hint)
 
 
@@ -93,7 +93,7 @@ def _check_url(sensor: Sensor) -> None:
     if not separator and not sensor.url.startswith("/"):
         raise Invalid(
             f"{sensor.name!r} watches the relative path {sensor.url!r}",
-            hint="workers have folders of their own: give an absolute path, or a URL",
+            hint="workers run in other folders: give an absolute path, or a URL",
         )
 
 
@@ -130,7 +130,7 @@ def _common_terms(assets: Sequence[Asset]) -> set[str]:
 
 
 def _unknown(item: Schedule | Sensor, keys: Set[str], terms: Set[str]) -> Iterator[Problem]:
-    """What is selected must be there."""
+    """Every term of a selection must select something."""
     names = keys | {key.partition(".")[2] for key in keys}
     for term in item.selection:
         common = _COMMON.fullmatch(term)

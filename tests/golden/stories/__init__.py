@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.golden.stories.automation import automated, backfilled, held, scheduled
-from tests.golden.stories.catalog import governed, schemas, searched, traced
+from tests.golden.stories.catalog import columns_as_expected, governed, schemas, searched, traced
 from tests.golden.stories.contracts import promised
 from tests.golden.stories.deploying import billed, declared, limited, notified
 from tests.golden.stories.imports import imported
@@ -50,4 +50,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "columns_taken_back": quarantined,
     "columns_of_counting_versions": quarantined,
     "reports": reported,
+    "columns_as_expected": columns_as_expected,
 }

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from arco.catalog.column_rows import column_id
+from arco.catalog.events import AssetCreated, Column, ColumnDropped, ColumnUpdated, NamespaceCreated
 from arco.catalog.governance_events import (
     AssetGoverned,
     GovernedValue,
@@ -150,6 +151,31 @@ def governed() -> Log:
     log.do(NamespaceGoverned(namespace="sales", set=(slow, values[1])))
     log.do(TermDropped(term="order"))
     log.do(TermDropped(term="lead", force=True))
+    return log
+
+
+def columns_as_expected() -> Log:
+    """Columns and terms change where they have the version that the caller has read."""
+    log = Log()
+    log.do(NamespaceCreated(namespace="crm"))
+    columns = (Column(name="mail", type="text"), Column(name="note", type="text"))
+    asset = log.do(AssetCreated(namespace="crm", name="leads", columns=columns))
+    ids: list[dict[str, Any]] = [
+        {"asset_id": asset, "column_id": column_id(asset, n)} for n in (0, 1)
+    ]
+    mail, note = ids
+    read = log.log[-1].position
+    named: dict[str, Any] = {"asset_key": "crm.leads", "column_name": "mail"}
+    for name in ("an address", "too late"):
+        log.do(ColumnUpdated(**mail, **named, description=name, expected_version=read))
+    changed = log.log[-2].position
+    for version in (read, changed):
+        log.do(ColumnRenamed(**mail, **named, new_name="email", expected_version=version))
+    for version in (changed, read):
+        log.do(ColumnDropped(**note, column_name="note", expected_version=version))
+    log.do(TermCreated(term="lead", description="A person who may buy"))
+    for version in (read, log.log[-1].position):
+        log.do(TermDropped(term="lead", expected_version=version))
     return log
 
 

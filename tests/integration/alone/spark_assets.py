@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from arco.execution.tables import PARTITION_STATUS, QUARANTINE, TASK_COSTS
+from arco.spark.driver import JvmDriver
 from arco.spark.host import SparkHost
 from arco.spark.read import read_frame
 from arco.storage.local import LocalStore
@@ -382,9 +385,9 @@ def test_a_driver_that_dies_fails_the_task_and_the_retry_succeeds(shop: SparkPro
 
 
 def kill_jvm(host: SparkHost) -> None:
-    driver = host._driver
-    assert driver is not None
-    driver._process.kill()  # type: ignore[attr-defined]
+    driver = host.driver()
+    assert isinstance(driver, JvmDriver) and driver.pid is not None
+    os.kill(driver.pid, signal.SIGKILL)
 
 
 def test_two_attempts_that_write_at_once_make_one_output(tmp_path: Path) -> None:

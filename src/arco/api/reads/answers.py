@@ -39,7 +39,7 @@ from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 
 
-def _answers(view: View) -> Answers:
+def answers_of(view: View) -> Answers:
     return Answers(view.snapshot, view.library, view.now, view.store if view.is_current else None)
 
 
@@ -112,9 +112,9 @@ class ExplainAssetParameters(AtParameters, frozen=True, kw_only=True):
 def explain_asset(
     view: View, visible: Visible, parameters: ExplainAssetParameters
 ) -> AssetExplanationBody:
-    """Explain why an asset is stale, failed, blocked, empty, expensive or different."""
+    """Explain why an asset is in its state."""
     asset_id_of(view, visible, parameters.asset)
-    explanation = _answers(view).explain_asset(parameters.asset, parameters.partition)
+    explanation = answers_of(view).explain_asset(parameters.asset, parameters.partition)
     freshness, lineage = explanation.freshness, explanation.lineage
     reason = None if freshness.stale_reason is None else plain(freshness.stale_reason)
     upstream = tuple(each for each in lineage.upstream if visible.sees_asset(each.asset))
@@ -172,15 +172,15 @@ def explain_run(
 ) -> RunExplanationBody:
     """Explain why a run is in its state."""
     row = require_run(view, visible, parameters.run_id)
-    explanation = _answers(view).explain_run(row.run_id)
-    whole = sees_whole_run(view, visible, row)
+    explanation = answers_of(view).explain_run(row.run_id)
+    sees_all = sees_whole_run(view, visible, row)
     return RunExplanationBody(
         run_id=explanation.run_id,
         state=explanation.state,
         summary=explanation.summary,
         causes=_causes(visible, explanation.causes),
         observations=_causes(visible, explanation.observations),
-        triggered_by=list(explanation.triggered_by) if whole else [],
+        triggered_by=list(explanation.triggered_by) if sees_all else [],
     )
 
 
@@ -191,7 +191,7 @@ class HealthParameters(PageParameters, frozen=True, kw_only=True):
 def list_health(
     view: View, visible: Visible, parameters: HealthParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, AssetHealth]]:
-    """List how healthy deployed assets are, the worst first."""
+    """List the health of deployed assets, worst first."""
     for each in _health(view, visible):
         key = (RANK[each.status], each.asset)
         is_wanted = parameters.status is UNSET or each.status in parameters.status
@@ -200,7 +200,7 @@ def list_health(
 
 
 def _health(view: View, visible: Visible) -> list[AssetHealth]:
-    return [each for each in _answers(view).health() if visible.sees_asset(each.asset)]
+    return [each for each in answers_of(view).health() if visible.sees_asset(each.asset)]
 
 
 class HealthSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,9 +224,9 @@ class AssetHealthParameters(AtParameters, frozen=True, kw_only=True):
 def get_asset_health(
     view: View, visible: Visible, parameters: AssetHealthParameters
 ) -> AssetHealth:
-    """Show how healthy an asset is, and why."""
+    """Show the health of an asset, with the reason."""
     asset_id_of(view, visible, parameters.asset)
-    answers = _answers(view)
+    answers = answers_of(view)
     return answers.explain_asset(parameters.asset).health
 
 
@@ -270,7 +270,7 @@ MAX_COST_LINES = 1_000
 
 
 def get_costs(view: View, visible: Visible, parameters: CostParameters) -> CostBody:
-    """Add up what tasks took and cost, of the assets that the caller sees."""
+    """Show the usage and cost of tasks, for the assets that the caller sees."""
     since = first_day(view.now, parameters.days)
     rows = [
         row
@@ -307,15 +307,17 @@ def get_diff(view: View, visible: Visible, parameters: DiffParameters) -> DiffBo
     if parameters.since > view.generation:
         raise invalid_field("since", f"is later than generation {view.generation}")
     older = view.earlier(parameters.since)
-    whole = snapshot_diff(older, view.snapshot)
+    difference = snapshot_diff(older, view.snapshot)
     kinds = SnapshotDiff.__struct_fields__[4:]
-    seen = {kind: tuple(e for e in getattr(whole, kind) if _sees(visible, e)) for kind in kinds}
+    visible_changes = {
+        kind: tuple(e for e in getattr(difference, kind) if _sees(visible, e)) for kind in kinds
+    }
     limit = parameters.limit
     return DiffBody(
         difference=msgspec.structs.replace(
-            whole, **{kind: changes[:limit] for kind, changes in seen.items()}
+            difference, **{kind: changes[:limit] for kind, changes in visible_changes.items()}
         ),
-        truncated=[kind for kind, changes in seen.items() if len(changes) > limit],
+        truncated=[kind for kind, changes in visible_changes.items() if len(changes) > limit],
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.page_tokens import SortKey
-from arco.api.reads.run_reads import asked_for
+from arco.api.reads.request_reads import asked_for
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.row_visibility import RowVisibility
 from arco.api.views import View
@@ -29,7 +29,7 @@ from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 
 ProjectName = Annotated[str, Meta(min_length=1, max_length=128, description="The project.")]
-OwnName = Annotated[str, Meta(min_length=1, max_length=128, description="The name in it.")]
+OwnName = Annotated[str, Meta(min_length=1, max_length=128, description="The name in the project.")]
 
 
 def sees_project(view: View, visible: Visible, project: str) -> bool:
@@ -47,7 +47,7 @@ class ProjectItemPages(PageParameters, frozen=True, kw_only=True):
 
 
 class RemovedParameters(PageParameters, frozen=True, kw_only=True):
-    removed: Annotated[bool, Meta(description="Also those that left their project.")] = False
+    removed: Annotated[bool, Meta(description="Include removed ones.")] = False
 
 
 # -- schedules --------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class FreshnessParameters(PageParameters, frozen=True, kw_only=True):
 def list_freshness(
     view: View, visible: Visible, parameters: FreshnessParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, SeriesFreshness]]:
-    """List how fresh the assets with a freshness policy are."""
+    """List the status of assets with a freshness policy."""
     reader = FreshnessReader(view.snapshot)
     keys = {policy.asset_key for policy in reader.policies()}
     seen = {key for key in keys if visible.sees_asset(key)}

@@ -79,9 +79,9 @@ def list_contracts(
             yield (each.asset,), contract_body(each.asset, each.row)
 
 
-def _is_wanted(each: NamedContract, parameters: ContractListParameters) -> bool:
-    is_there = parameters.namespace in ("", each.asset.partition(".")[0])
-    return is_there and (not parameters.breached or bool(each.row.open_breaches))
+def _is_wanted(contract: NamedContract, parameters: ContractListParameters) -> bool:
+    is_there = parameters.namespace in ("", contract.asset.partition(".")[0])
+    return is_there and (not parameters.breached or bool(contract.row.open_breaches))
 
 
 class ContractParameters(AtParameters, frozen=True, kw_only=True):

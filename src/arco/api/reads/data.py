@@ -31,7 +31,7 @@ from arco.times import parse_time
 from servo.contract.manifest import Asset
 
 PartitionKeyText = Annotated[
-    str, Meta(max_length=2000, description="A partition key, as answers have it.")
+    str, Meta(max_length=2000, description="A partition key, as in responses.")
 ]
 
 
@@ -45,8 +45,8 @@ class PartitionsParameters(AtParameters, frozen=True, kw_only=True):
         Meta(max_length=20, description="Only these: date=2026-01-01..2026-01-31."),
     ] = []
     state: Annotated[list[PartitionState], Meta(max_length=5)] | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=500, description="At most so many ranges.")] = 100
-    offset: Annotated[int, Meta(ge=0, le=10_000_000, description="Leave out so many ranges.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of ranges.")] = 100
+    offset: Annotated[int, Meta(ge=0, le=10_000_000, description="Number of ranges to skip.")] = 0
 
 
 class StatusCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +85,8 @@ def get_partitions(
         outside=statuses.outside,
         stale_known=is_judged,
         counts=[
-            StatusCount(state=look.state, quality=look.quality, partitions=count)
-            for look, count in statuses.counts().items()
+            StatusCount(state=status.state, quality=status.quality, partitions=count)
+            for status, count in statuses.counts().items()
         ],
         ranges=ranges[: parameters.limit],
         next_offset=last if len(ranges) > parameters.limit else None,
@@ -112,7 +112,7 @@ def _statuses(
 
 class PartitionMapParameters(AtParameters, frozen=True, kw_only=True):
     asset: AssetName
-    cells: Annotated[int, Meta(ge=1, le=100_000, description="At most so many cells.")] = 20_000
+    cells: Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of cells.")] = 20_000
 
 
 class PartitionLookBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,14 +133,17 @@ class PartitionMapBody(msgspec.Struct, frozen=True, kw_only=True):
 def get_partition_map(
     view: View, visible: Visible, parameters: PartitionMapParameters
 ) -> PartitionMapBody:
-    """Show all partitions of an asset as a picture, in their order."""
+    """Show all partitions of an asset as a compact map, in their order."""
     statuses, _ = _statuses(view, visible, parameters.asset)
     cells = statuses.cells(parameters.cells)
     return PartitionMapBody(
         asset=parameters.asset,
         partitions=statuses.partitions,
         share=cells.share,
-        looks=[PartitionLookBody(state=look.state, quality=look.quality) for look in cells.looks],
+        looks=[
+            PartitionLookBody(state=status.state, quality=status.quality)
+            for status in cells.statuses
+        ],
         runs=cells.runs,
     )
 
@@ -163,7 +166,7 @@ class PartitionPlaceBody(msgspec.Struct, frozen=True, kw_only=True):
 def get_partition_at(
     view: View, visible: Visible, parameters: PartitionPlaceParameters
 ) -> PartitionPlaceBody:
-    """Show which partition is at a place of the picture, and its neighbours with equal status."""
+    """Show the partition at a place of the map, and its neighbours with equal status."""
     statuses, _ = _statuses(view, visible, parameters.asset)
     place = parameters.place
     if place >= statuses.partitions:
@@ -223,7 +226,7 @@ def get_version(view: View, visible: Visible, parameters: VersionParameters) -> 
 
 
 class DynamicKeyParameters(PageParameters, frozen=True, kw_only=True):
-    keys: Annotated[str, Meta(max_length=128, description="The name of the set of keys.")]
+    keys: Annotated[str, Meta(max_length=128, description="The name of a set of dynamic keys.")]
 
 
 def list_dynamic_keys(
@@ -276,8 +279,8 @@ def list_check_results(
 
     def matches(row: CheckResultRow) -> bool:
         named = parameters.check in ("", row.check_name, row.check_id)
-        there = parameters.partition is UNSET or row.partition_key == parameters.partition
-        return named and there and (after is None or _result_key(row) < after)
+        in_partition = parameters.partition is UNSET or row.partition_key == parameters.partition
+        return named and in_partition and (after is None or _result_key(row) < after)
 
     since = parse_time(parameters.since, view.snapshot.published_at)
     rows = QualityReader(view.snapshot).results(
@@ -296,8 +299,8 @@ def _result_key(row: CheckResultRow) -> SortKey:
 
 class QuarantineListParameters(PageParameters, frozen=True, kw_only=True):
     asset: Annotated[AssetName, Meta(description="Only outputs of this asset.")] = ""
-    decided: Annotated[bool, Meta(description="Also those that somebody decided about.")] = False
-    since: Annotated[Time, Meta(description="With decided: only decisions since then.")] = ""
+    decided: Annotated[bool, Meta(description="Include approved and rejected ones.")] = False
+    since: Annotated[Time, Meta(description="With decided: only decisions since this time.")] = ""
 
 
 def list_held_outputs(

@@ -87,7 +87,7 @@ class FilesAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_files(view: View, visible: Visible, parameters: TableFilesParameters) -> FilesAnswer:
-    """List the files of each table, and the SQL that makes the table of them."""
+    """List the files of each table, and the SQL that combines them into the table."""
     require_all(visible)
     chosen = parameters.table
     names = sorted(name for name in view.tables if not name.startswith(_HIDDEN_DOMAIN))
@@ -190,10 +190,10 @@ def no_file(path: str) -> NotFound:
 
 
 class ChangeFiles:
-    """The files with the changes of tables, which are made when somebody asks. Bounded."""
+    """The files with the changes of tables, created on request. A bounded cache."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -208,15 +208,15 @@ class ChangeFiles:
         if not refs or changes_path(name, files) != path:
             raise no_file(path)
         with self._lock:
-            if (kept := self._kept.get(path)) is not None:
-                self._kept.move_to_end(path)
-                return kept
+            if (cached := self._cache.get(path)) is not None:
+                self._cache.move_to_end(path)
+                return cached
         raw = _changes_file(view, table, refs)
         with self._lock:
-            self._bytes += len(raw) - len(self._kept.pop(path, b""))
-            self._kept[path] = raw
-            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._bytes += len(raw) - len(self._cache.pop(path, b""))
+            self._cache[path] = raw
+            while self._bytes > KEPT_BYTES and len(self._cache) > 1:
+                self._bytes -= len(self._cache.popitem(last=False)[1])
         return raw
 
 

@@ -98,7 +98,7 @@ class SchemaBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def get_asset_schema(view: View, visible: Visible, parameters: SchemaParameters) -> SchemaBody:
-    """Show which versions of an asset's schema hold, renamed columns and accepted breaks."""
+    """Show the current and declared schema of an asset, renamed columns and accepted breaks."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     schema = SchemaReader(view.snapshot).schema(asset_id, parameters.asset)
     return SchemaBody(

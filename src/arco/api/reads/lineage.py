@@ -79,13 +79,15 @@ def _check(view: View, visible: Visible, parameters: LineageParameters) -> None:
 
 def _body(visible: Visible, parameters: LineageParameters, links: list[Link]) -> LineageBody:
     ends = {end for link in links for end in (link.source, link.target)}
-    seen = [link for link in links if _sees(visible, link.source) and _sees(visible, link.target)]
+    visible_links = [
+        link for link in links if _sees(visible, link.source) and _sees(visible, link.target)
+    ]
     return LineageBody(
         asset=parameters.asset,
         column=parameters.column,
-        links=[link_body(link) for link in seen[:MAX_LINKS]],
+        links=[link_body(link) for link in visible_links[:MAX_LINKS]],
         hidden=sum(not _sees(visible, end) for end in ends),
-        truncated=len(seen) > MAX_LINKS,
+        truncated=len(visible_links) > MAX_LINKS,
     )
 
 
@@ -135,23 +137,23 @@ def get_impact(view: View, visible: Visible, parameters: ImpactParameters) -> Im
     check_column(view.snapshot, parameters.asset, parameters.column)
     reader = lineage_reader(view.snapshot)
     reached = reader.impact(parameters.asset, parameters.column, depth=parameters.depth)
-    seen = [each for each in reached if _sees(visible, each.node)]
+    visible_impacts = [each for each in reached if _sees(visible, each.node)]
     return ImpactBody(
         asset=parameters.asset,
         column=parameters.column,
-        impact=[_impact(each) for each in seen[:MAX_LINKS]],
-        hidden=len(reached) - len(seen),
-        truncated=len(seen) > MAX_LINKS,
+        impact=[_impact(each) for each in visible_impacts[:MAX_LINKS]],
+        hidden=len(reached) - len(visible_impacts),
+        truncated=len(visible_impacts) > MAX_LINKS,
     )
 
 
-def _impact(each: Impact) -> ImpactEntry:
+def _impact(impact: Impact) -> ImpactEntry:
     return ImpactEntry(
-        distance=each.distance,
-        asset=each.node.asset,
-        column=each.node.column,
-        direct=each.direct,
-        masked=each.masked,
+        distance=impact.distance,
+        asset=impact.node.asset,
+        column=impact.node.column,
+        direct=impact.direct,
+        masked=impact.masked,
     )
 
 

@@ -54,15 +54,15 @@ LISTED: Final = 1_000
 KEPT_BYTES: Final = 32 << 20
 
 
-def is_shown(path: str, *, whole: bool) -> bool:
-    """`whole`: also of keys, roles and the audit log."""
+def is_shown(path: str, *, see_all: bool) -> bool:
+    """`see_all`: also of keys, roles and the audit log."""
     if path.startswith("artifacts/"):
         return path.endswith(".json")
-    return path.startswith(_SHOWN) and (whole or not path.startswith(_HIDDEN))
+    return path.startswith(_SHOWN) and (see_all or not path.startswith(_HIDDEN))
 
 
 class ObjectsParameters(AtParameters, frozen=True, kw_only=True):
-    prefix: Annotated[str, Meta(min_length=1, max_length=500, description="What paths begin with.")]
+    prefix: Annotated[str, Meta(min_length=1, max_length=500, description="The prefix of paths.")]
     start_after: Annotated[str, Meta(max_length=500, description="Only paths after this.")] = ""
 
 
@@ -95,35 +95,35 @@ def _metas(view: View, prefix: str, start_after: str | None) -> Iterator[ObjectM
         yield from VisibleObjects(RowVisibility(view, view.sees_runs_of)).list(prefix, start_after)
         return
     if not prefix.startswith(_NAMED):
-        raise NotFound(f"no objects that begin with {prefix} are handed out")
+        raise NotFound(f"objects that begin with {prefix} are not available")
     for meta in view.store.list(prefix, start_after):
         if view.sees_security or not meta.path.startswith(_HIDDEN):
             yield meta
 
 
 class ShownObjects:
-    """The objects as a caller may have them. What is made for that is kept, within bounds."""
+    """The objects as a caller may read them. Computed ones are cached, within bounds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, path: str, *, whole: bool) -> bytes:
-        """Raises NotFound for what is not handed out, as for what is not there."""
-        if not is_shown(path, whole=whole):
+    def get(self, path: str, *, see_all: bool) -> bytes:
+        """Raises NotFound for objects that are not shown, as for missing ones."""
+        if not is_shown(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
-        if whole or not _is_redacted(path):
+        if see_all or not _is_redacted(path):
             return self._store.get(path).data
         make = self._changes if path.startswith(_CHANGES) else self._root
         return self._once(path, make)
 
-    def part(self, path: str, start: int, length: int, *, whole: bool) -> bytes:
-        if not is_shown(path, whole=whole):
+    def part(self, path: str, start: int, length: int, *, see_all: bool) -> bytes:
+        if not is_shown(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
-        if not whole and _is_redacted(path):
-            return part_of(path, self.get(path, whole=whole), start, length)
+        if not see_all and _is_redacted(path):
+            return part_of(path, self.get(path, see_all=see_all), start, length)
         return self._store.get_range(path, start, length)
 
     def _root(self, path: str) -> bytes:
@@ -159,15 +159,15 @@ class ShownObjects:
 
     def _once(self, path: str, make: Callable[[str], bytes]) -> bytes:
         with self._lock:
-            if (kept := self._kept.get(path)) is not None:
-                self._kept.move_to_end(path)
-                return kept
+            if (cached := self._cache.get(path)) is not None:
+                self._cache.move_to_end(path)
+                return cached
         raw = make(path)
         with self._lock:
-            self._bytes += len(raw) - len(self._kept.pop(path, b""))
-            self._kept[path] = raw
-            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._bytes += len(raw) - len(self._cache.pop(path, b""))
+            self._cache[path] = raw
+            while self._bytes > KEPT_BYTES and len(self._cache) > 1:
+                self._bytes -= len(self._cache.popitem(last=False)[1])
         return raw
 
 
@@ -179,7 +179,7 @@ def part_of(path: str, raw: bytes, start: int, length: int) -> bytes:
 
 
 def _is_redacted(path: str) -> bool:
-    """Whether an object may tell of keys, roles or the audit log besides other things."""
+    """Whether an object may contain keys, roles or the audit log besides other things."""
     return path.startswith(_CHANGES) or paths.root_generation(path) is not None
 
 

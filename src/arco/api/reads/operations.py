@@ -104,8 +104,7 @@ class LimitsBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def get_limits(view: View, visible: Visible, parameters: AtParameters) -> LimitsBody:
-    """Show the limits of the workspace with their values, what is in use, and whether all dispatch
-    is paused."""
+    """Show the limits of the workspace with values and use, and whether dispatch is paused."""
     require_everything(visible, "limits")
     return limits_body(view)
 
@@ -187,10 +186,10 @@ def list_generations(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, GenerationBody]]:
     """List the generations that are kept, the newest first."""
-    kept = KeptGenerations(view.manifests.kept(), view.generation)
-    numbers = reversed(range(len(kept)))
+    generations = KeptGenerations(view.manifests.floor(), view.generation)
+    numbers = reversed(range(len(generations)))
     for place in numbers:
-        number = kept[place]
+        number = generations[place]
         if window.after is not None and (-number,) <= window.after:
             continue
         head = view.manifests.find(number)

@@ -100,8 +100,8 @@ def explain_personal_column(
         sensitivity=explanation.label.sensitivity,
         own=OwnClassBody(pii=explanation.own.pii, sensitivity=explanation.own.sensitivity),
         ways=[
-            PersonalWay(kind=kind, links=[link_body(link) for link in way if is_seen(link)])
-            for kind, way in explanation.ways.items()
+            PersonalWay(kind=kind, links=[link_body(link) for link in path if is_seen(link)])
+            for kind, path in explanation.paths.items()
         ],
         stopped=[
             StoppedBody(link=link_body(each.link), reason=each.reason)

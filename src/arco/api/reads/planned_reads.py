@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -24,13 +24,14 @@ from arco.automation.fold import request_of
 from arco.automation.tables import ScheduleRow, ScheduleState
 from arco.automation.ticks import Tick, next_clock_change, ticks_after, ticks_around
 from arco.errors import Error
-from arco.orchestration.plan import PlanSpec
+from arco.orchestration.partition_space import Calendar
 from arco.orchestration.planning import planned_spec
-from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.reader import OrchestrationReader, SnapshotLookups
 from arco.orchestration.world import World
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 from servo.contract.keys import AssetKey
+from servo.contract.manifest import TimeDimension
 from servo.errors import Invalid
 
 MAX_TASKS = 200
@@ -87,27 +88,62 @@ def preview_schedule(
     if change is not None:
         ticks |= set(ticks_around(row.cron, row.timezone, change))
     ordered = sorted(ticks, key=lambda tick: tick.at)
+    plans = _TickPlans(view, visible, row)
     return SchedulePreview(
         schedule_id=row.schedule_id,
         state=row.state,
         timezone=row.timezone,
         clock_change=change,
-        ticks=[_previewed(view, visible, row, tick) for tick in ordered],
+        ticks=[_previewed(row, tick, plans) for tick in ordered],
     )
 
 
-def _previewed(view: View, visible: Visible, row: ScheduleRow, tick: Tick) -> PreviewedTick:
+class _TickPlan(NamedTuple):
+    tasks: list[PreviewedTask]
+    refused: str = ""
+    hint: str = ""
+
+
+class _TickPlans:
+    """What ticks would run. Ticks before which the same periods end have the same plan."""
+
+    def __init__(self, view: View, visible: Visible, row: ScheduleRow) -> None:
+        self._snapshot = view.snapshot
+        self._visible = visible
+        self._request = request_of(row)
+        self._world = deployed_world(view)
+        self._lookups = SnapshotLookups(view.snapshot)
+        self._limits = OrchestrationReader(view.snapshot).limits()
+        assets = self._world.graph.assets.values()
+        dimensions = (dimension for asset in assets for dimension in asset.partitions)
+        self._times = {each: None for each in dimensions if isinstance(each, TimeDimension)}
+        self._made: dict[tuple[int, ...], _TickPlan] = {}
+
+    def of(self, at: datetime) -> _TickPlan:
+        periods = tuple(Calendar(dimension, at).complete for dimension in self._times)
+        if periods not in self._made:
+            self._made[periods] = self._plan(at)
+        return self._made[periods]
+
+    def _plan(self, at: datetime) -> _TickPlan:
+        try:
+            spec = planned_spec(
+                self._world, self._snapshot, self._request, at, self._limits, self._lookups
+            )
+        except (Error, Invalid) as error:
+            return _TickPlan([], error.message, error.hint)
+        return _TickPlan(
+            [
+                PreviewedTask(asset=task.asset, partition=task.partition, action=task.action)
+                for task in spec.tasks
+                if self._visible.sees_asset(task.asset)
+            ]
+        )
+
+
+def _previewed(row: ScheduleRow, tick: Tick, plans: _TickPlans) -> PreviewedTick:
     local = tick.at.replace(tzinfo=UTC).astimezone(ZoneInfo(row.timezone))
-    refused = hint = ""
-    tasks: list[PreviewedTask] = []
-    try:
-        tasks = [
-            PreviewedTask(asset=task.asset, partition=task.partition, action=task.action)
-            for task in _planned(view, row, tick).tasks
-            if visible.sees_asset(task.asset)
-        ]
-    except (Error, Invalid) as error:
-        refused, hint = error.message, error.hint
+    tasks, refused, hint = plans.of(tick.at)
     return PreviewedTick(
         tick=tick.name,
         at=tick.at,
@@ -118,11 +154,6 @@ def _previewed(view: View, visible: Visible, row: ScheduleRow, tick: Tick) -> Pr
         refused=refused,
         hint=hint,
     )
-
-
-def _planned(view: View, row: ScheduleRow, tick: Tick) -> PlanSpec:
-    limits = OrchestrationReader(view.snapshot).limits()
-    return planned_spec(deployed_world(view), view.snapshot, request_of(row), tick.at, limits)
 
 
 def deployed_world(view: View) -> World:
@@ -155,8 +186,8 @@ def explain_automation(
 ) -> AutomationExplanation:
     """Show why partitions of an asset would run now, or what they wait for.
 
-    `runs`: an orchestrator asks for it, of on_cron at the next tick. `waits`: there is a cause, or
-    may be, and something is not ready. `idle`: there is no cause.
+    `runs`: an orchestrator requests it now, or with on_cron at the next tick. `waits`: there is or
+    may be a cause, but an input is not ready. `idle`: there is no cause.
     """
     require_asset(visible, parameters.asset)
     key = str(AssetKey.parse(parameters.asset))

@@ -38,7 +38,7 @@ class PreviewParameters(AtParameters, frozen=True, kw_only=True):
     version: Annotated[
         str, Meta(min_length=1, max_length=64, description="Its number or id, or `current`.")
     ] = "current"
-    limit: Annotated[int, Meta(ge=1, le=100, description="At most so many rows.")] = 20
+    limit: Annotated[int, Meta(ge=1, le=100, description="Maximum number of rows.")] = 20
     columns: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=1000)]],
         Meta(max_length=MAX_COLUMNS, description="Only these columns, in this order."),

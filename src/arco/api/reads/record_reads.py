@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from arco.answers.questions import Answers
 from arco.api.page_tokens import SortKey
-from arco.api.reads.answers import RecommendationBody
+from arco.api.reads.answers import RecommendationBody, answers_of
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.operations import require_everything
 from arco.api.reads.run_reads import RunId
@@ -176,7 +175,7 @@ class ReportsParameters(PageParameters, frozen=True, kw_only=True):
 def list_reports(
     view: View, visible: Visible, parameters: ReportsParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, ReportedOutputBody]]:
-    """List outputs of an asset that others have reported in the last 30 days, the newest first."""
+    """List external outputs of an asset reported in the last 30 days, newest first."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     names = lineage_reader(view.snapshot).names
     after: Any = window.after
@@ -221,7 +220,7 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True):
 def list_pins(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, PinBody]]:
-    """List pins: generations that are kept, whatever their age. Expired ones, too."""
+    """List pins: generations that are kept regardless of age, including expired pins."""
     require_everything(visible, "pins")
     for pin in sorted(read_pins(view.store), key=lambda pin: (pin.generation, pin.name)):
         key = (pin.generation, pin.name)
@@ -267,7 +266,7 @@ def list_recommendations(
         asset_id_of(view, visible, parameters.asset)
 
     def recommend() -> list[RecommendationBody]:
-        recommendations = Answers(view.snapshot, view.library, view.now).recommend()
+        recommendations = answers_of(view).recommend()
         return [RecommendationBody(**msgspec.structs.asdict(each)) for each in recommendations]
 
     for place, each in enumerate(view.derived("recommendations", recommend)):

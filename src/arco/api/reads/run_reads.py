@@ -1,4 +1,4 @@
-"""Runs, their tasks, outputs, logs and plans; requests for runs.
+"""Runs, their tasks, outputs, logs and plans.
 
 A run is visible if an asset of one of its tasks is. If some of its tasks are hidden, its selection
 is left out, and the hidden tasks are only counted.
@@ -7,7 +7,6 @@ is left out, and the hidden tasks are only counted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -17,11 +16,11 @@ from msgspec import UNSET, Meta, UnsetType
 from arco.api.page_tokens import SortKey
 from arco.api.reads.catalog import AssetName
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
-from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import (
     ASKED_OF_RUN,
     require_run,
     seen_places,
+    sees_listed_run,
     sees_run,
     sees_whole_run,
 )
@@ -30,12 +29,10 @@ from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
 from arco.errors import NotFound
 from arco.execution.tables import MaterializationRow
 from arco.orchestration import states
-from arco.orchestration.plan import PlanRequest
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.run_outputs import run_outputs
-from arco.orchestration.run_requests import decode_request
-from arco.orchestration.states import RequestState, RunState, TaskState
-from arco.orchestration.tables import TASK_ORDER, TASKS, RunRequestRow, RunRow, TaskRow
+from arco.orchestration.states import RunState, TaskState
+from arco.orchestration.tables import TASK_ORDER, TASKS, RunRow, TaskRow
 from arco.orchestration.triggers import runs_before
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
@@ -94,8 +91,10 @@ def list_runs(
         asset_key=parameters.asset,
         since=since,
         after=after,
-        matches=None if visible.all else lambda row: sees_run(view, visible, row),
+        matches=None if visible.all else lambda row: sees_listed_run(view, visible, row),
         choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
+        namespaces=visible.namespaces,
+        keep=view.kept_run,
     )
     for row in page.rows:
         yield (row.created_at, row.run_id), _body(view, visible, row)
@@ -117,14 +116,14 @@ class RunDetailsParameters(RunParameters, frozen=True, kw_only=True):
 def get_run(view: View, visible: Visible, parameters: RunDetailsParameters) -> RunDetails:
     """Show a run: its state, its counts, and what it waits for."""
     row = require_run(view, visible, parameters.run_id)
-    whole = sees_whole_run(view, visible, row)
-    tasks = () if whole else OrchestrationReader(view.snapshot).tasks(row.run_id)
+    sees_all = sees_whole_run(view, visible, row)
+    tasks = () if sees_all else OrchestrationReader(view.snapshot).tasks(row.run_id)
     before = runs_before(view.snapshot, row)
     return RunDetails(
         run=_body(view, visible, row),
         caused_by=[each.run_id for each in before if sees_run(view, visible, each)],
         hidden_tasks=sum(not visible.sees_asset(task.asset_key) for task in tasks),
-        waiting=_waiting(view, row) if whole and parameters.waiting else [],
+        waiting=_waiting(view, row) if sees_all and parameters.waiting else [],
     )
 
 
@@ -192,7 +191,7 @@ def require_task(view: View, visible: Visible, run_id: str, task_id: str) -> Tas
 class LogParameters(TaskParameters, frozen=True, kw_only=True):
     attempt: Annotated[int, Meta(ge=1, le=1000)] | None = None
     start: Annotated[
-        int, Meta(ge=0, le=1 << 40, description="The first byte; `end` of the answer before.")
+        int, Meta(ge=0, le=1 << 40, description="The first byte; `end` of the previous response.")
     ] = 0
     length: Annotated[int, Meta(ge=1, le=MAX_LOG_BYTES)] = MAX_LOG_BYTES // 4
 
@@ -311,81 +310,6 @@ def list_planned_tasks(
             )
 
 
-# -- requests ---------------------------------------------------------------------------------
-
-
-class RequestListParameters(PageParameters, frozen=True, kw_only=True):
-    state: Annotated[list[RequestState], Meta(max_length=10)] | UnsetType = UNSET
-
-
-class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
-    request_key: str
-    state: RequestState
-    kind: str
-    reference: str
-    request: PlanRequest
-    run_id: str
-    reason: str
-    hint: str
-    until: datetime | None
-    timeout_s: int
-    priority: int
-    requested_at: datetime
-    requested_by: str
-    decided_at: datetime | None
-
-
-def request_body(row: RunRequestRow) -> RequestBody:
-    fields = msgspec.structs.asdict(row)
-    names = [name for name in RequestBody.__struct_fields__ if name != "request"]
-    return RequestBody(**{name: fields[name] for name in names}, request=asked_for(row.request))
-
-
-def asked_for(request: str) -> PlanRequest:
-    """What was asked for, without the deployments that it is planned with, of all projects."""
-    decoded: PlanRequest = decode_request(request)
-    return msgspec.structs.replace(decoded, deployments=())
-
-
-def list_requests(
-    view: View, visible: Visible, parameters: RequestListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, RequestBody]]:
-    """List requests for runs, the newest first."""
-    in_states = () if parameters.state is UNSET else tuple(parameters.state)
-    if parameters.state is not UNSET and not in_states:
-        return
-    after: Any = window.after
-    rows, _ = OrchestrationReader(view.snapshot).run_requests(
-        limit=window.limit,
-        in_states=in_states,
-        after=after,
-        matches=None if visible.all else lambda row: sees_request(view, visible, row),
-    )
-    for row in rows:
-        yield (row.requested_at, row.request_key), request_body(row)
-
-
-class RequestParameters(AtParameters, frozen=True, kw_only=True):
-    key: Annotated[str, Meta(min_length=1, max_length=600, description="The request's key.")]
-
-
-def get_request(view: View, visible: Visible, parameters: RequestParameters) -> RequestBody:
-    """Show a request by its key: its author, its selection and its outcome."""
-    return request_body(require_request(view, visible, parameters.key))
-
-
-def require_request(view: View, visible: Visible, key: str) -> RunRequestRow:
-    row = OrchestrationReader(view.snapshot).run_request(key)
-    if not sees_request(view, visible, row):
-        raise NotFound(f"there is no request {key}")
-    return row
-
-
-def sees_request(view: View, visible: Visible, row: RunRequestRow) -> bool:
-    """Whether all assets that it names are of namespaces that the caller sees."""
-    return visible.all or RowVisibility(view, visible).request(row.request)
-
-
 _READ = Permission.RUNS_READ
 ROUTES: tuple[Any, ...] = (
     listing("/runs", _READ, list_runs),
@@ -395,6 +319,4 @@ ROUTES: tuple[Any, ...] = (
     read("/runs/{run_id}/tasks/{task_id}/log", _READ, get_task_log, live=True),
     listing("/runs/{run_id}/outputs", _READ, list_run_outputs),
     listing("/runs/{run_id}/plan", _READ, list_planned_tasks),
-    listing("/requests", _READ, list_requests),
-    read("/requests/by-key", _READ, get_request),
 )

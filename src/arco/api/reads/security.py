@@ -70,7 +70,7 @@ def require_key(view: View, visible: Visible, key_id: str) -> ApiKeyRow:
 
 class RoleListParameters(PageParameters, frozen=True, kw_only=True):
     subject: Annotated[
-        str, Meta(max_length=500, description="Only of this one: user:ana@example.org.")
+        str, Meta(max_length=500, description="Only this subject: user:ana@example.org.")
     ] = ""
 
 
@@ -102,7 +102,7 @@ def _sees_record(visible: Visible, row: AuditRow) -> bool:
 
 class AuditVerifyParameters(AtParameters, frozen=True, kw_only=True):
     head: Annotated[
-        str, Meta(max_length=200, description="POSITION:HASH, as it was noted outside.")
+        str, Meta(max_length=200, description="POSITION:HASH of a head that was stored elsewhere.")
     ] = ""
 
 
@@ -116,7 +116,7 @@ def verify_audit_log(
 ) -> AuditVerification:
     """Verify every record against the log, and the hash chain. Reads all of the log.
 
-    One that takes longer is answered with 503 and `still_reading`: repeat the request, with the
+    If it takes longer, the response is 503 with `still_reading`: repeat the request, with the
     same `generation`, to wait for the same check.
     """
     require_everything(visible, "checks of the audit log")

@@ -32,7 +32,7 @@ def get_asset_code(view: View, visible: Visible, parameters: AssetCodeParameters
 
 
 def get_task_plan(view: View, visible: Visible, parameters: TaskParameters) -> TaskPlanBody:
-    """Show what was planned for a task: why, its code, its SQL, its configuration, its inputs."""
+    """Show the plan of a task: its reason, code, SQL, configuration and inputs."""
     task = require_task(view, visible, parameters.run_id, parameters.task_id)
     run = require_run(view, visible, parameters.run_id)
     return task_plan(view.snapshot, view.library, run, task, visible.sees_asset)

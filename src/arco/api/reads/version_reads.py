@@ -72,7 +72,7 @@ class CompareParameters(AtParameters, frozen=True, kw_only=True):
         Meta(max_length=20, description="Match rows by these columns, which must be unique."),
     ] = []
     examples: Annotated[
-        int, Meta(ge=0, le=100, description="At most so many rows of each kind of change.")
+        int, Meta(ge=0, le=100, description="Maximum number of rows of each kind of change.")
     ] = 5
 
 

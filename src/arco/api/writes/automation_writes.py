@@ -108,7 +108,7 @@ def resume_schedule(
 def tick_schedule(
     writing: Writing, parameters: ProjectItem, body: NoBody
 ) -> WriteAnswer[RequestedBody]:
-    """Ask for the run that a tick would ask for now. The schedule's own ticks do not change."""
+    """Request the run of a tick now. The schedule's own ticks do not change."""
     id = _schedule(writing, parameters)
     row = writing.view.snapshot.get(SCHEDULES, id)
     if row is not None:
@@ -191,12 +191,12 @@ def push_message(
 def pushed(
     writing: Writing, sensor_id: str, message_id: str, payload: str
 ) -> WriteAnswer[PushedBody]:
-    done = writing.unkeyed.sensors.push(sensor_id, message_id, payload)
+    push = writing.unkeyed.sensors.push(sensor_id, message_id, payload)
     answer = PushedBody(
-        sensor_id=done.sensor_id,
+        sensor_id=push.sensor_id,
         message_id=message_id,
-        state=str(done.state),
-        is_repeated=done.is_repeated,
+        state=str(push.state),
+        is_repeated=push.is_repeated,
     )
     return WriteAnswer(answer, writing.fresh().generation, f"/sensors/{sensor_id}")
 
@@ -269,7 +269,7 @@ class BackfillDraftBody(SelectionBody, frozen=True, kw_only=True, forbid_unknown
 def create_backfill(
     writing: Writing, parameters: NoParameters, body: BackfillDraftBody
 ) -> WriteAnswer[BackfillBody]:
-    """Create a backfill: its partitions are cut into chunks, each of which is a run."""
+    """Create a backfill: its partitions are split into chunks; each chunk is a run."""
     _allow_targets(writing, body)
     draft = body.draft()
     id = id_of_key(writing.key) if writing.key else ""
@@ -356,7 +356,7 @@ def cancel_backfill(
 def retry_backfill(
     writing: Writing, parameters: BackfillWriteParameters, body: NoBody
 ) -> WriteAnswer[BackfillBody]:
-    """Ask again for the chunks that failed or were cancelled."""
+    """Request failed and cancelled chunks again."""
     id = _backfill(writing, parameters)
     return _backfill_after(writing, writing.commands.backfills.retry(id))
 

@@ -29,7 +29,7 @@ Pairs = Annotated[dict[str, Annotated[str, Meta(max_length=5_000)]], Meta(max_le
 
 
 class DetailsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is absent stays as it is; lists and maps are replaced as a whole."""
+    """Absent fields do not change; lists and maps are replaced as a whole."""
 
     description: Text | None = None
     owners: Owners | None = None
@@ -99,16 +99,16 @@ def drop_namespace(
 
 
 def _namespace_after(
-    writing: Writing, namespace: str, done: Acknowledged
+    writing: Writing, namespace: str, outcome: Acknowledged
 ) -> WriteAnswer[ChangedBody]:
     version = CatalogReader(writing.fresh().snapshot).namespace_version(namespace)
-    body = ChangedBody(subject=namespace, row_version=version, replayed=done.replayed)
-    return WriteAnswer(body, done.generation, f"/namespaces/{namespace}", version)
+    body = ChangedBody(subject=namespace, row_version=version, replayed=outcome.replayed)
+    return WriteAnswer(body, outcome.generation, f"/namespaces/{namespace}", version)
 
 
-def _dropped(subject: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
-    body = ChangedBody(subject=subject, row_version=None, replayed=done.replayed)
-    return WriteAnswer(body, done.generation)
+def _dropped(subject: str, outcome: Acknowledged) -> WriteAnswer[ChangedBody]:
+    body = ChangedBody(subject=subject, row_version=None, replayed=outcome.replayed)
+    return WriteAnswer(body, outcome.generation)
 
 
 def something(changes: dict[str, Any]) -> dict[str, Any]:
@@ -193,18 +193,18 @@ def drop_asset(
     return _dropped(parameters.asset, done)
 
 
-def asset_after(writing: Writing, asset: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
+def asset_after(writing: Writing, asset: str, outcome: Acknowledged) -> WriteAnswer[ChangedBody]:
     reader = CatalogReader(writing.fresh().snapshot)
     version = reader.asset(AssetKey.parse(asset)).version
-    body = ChangedBody(subject=asset, row_version=version, replayed=done.replayed)
-    return WriteAnswer(body, done.generation, f"/assets/{asset}", version)
+    body = ChangedBody(subject=asset, row_version=version, replayed=outcome.replayed)
+    return WriteAnswer(body, outcome.generation, f"/assets/{asset}", version)
 
 
 # -- governance -------------------------------------------------------------------------------
 
 
 class GovernBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Values to set and to withdraw. What is not named stays; what code says stays."""
+    """Values to set and to withdraw. Other values, and those in code, do not change."""
 
     subject: Annotated[str, Meta(min_length=1, max_length=1500)]
     """A namespace, an asset, or a column: `sales`, `sales.orders`, `sales.orders.email`."""
@@ -227,12 +227,12 @@ def govern(
         writing.allow(subject.namespace)
     else:
         writing.allow_asset(str(subject.key))
-    done = writing.commands.governance.change(
+    outcome = writing.commands.governance.change(
         body.subject, set=body.set, withdraw=body.withdraw, expected_version=writing.if_match
     )
     view = GovernanceReader(writing.fresh().snapshot).view(body.subject)
-    answer = GovernedBody(row_version=view.version, replayed=done.replayed, governance=view)
-    return WriteAnswer(answer, done.generation, version=view.version)
+    answer = GovernedBody(row_version=view.version, replayed=outcome.replayed, governance=view)
+    return WriteAnswer(answer, outcome.generation, version=view.version)
 
 
 # -- edges of lineage -------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def _ends(writing: Writing, body: EdgeBody | EdgeRefBody) -> tuple[Node, Node]:
 def add_edge(writing: Writing, parameters: NoParameters, body: EdgeBody) -> WriteAnswer[EdgeAnswer]:
     """Add a lineage edge between assets or columns that Arco cannot detect."""
     source, target = _ends(writing, body)
-    done = writing.commands.lineage.add(
+    outcome = writing.commands.lineage.add(
         source,
         target,
         kind=body.kind,
@@ -280,13 +280,13 @@ def add_edge(writing: Writing, parameters: NoParameters, body: EdgeBody) -> Writ
         owner=body.owner,
         description=body.description,
     )
-    return WriteAnswer(EdgeAnswer(replayed=done.replayed), done.generation)
+    return WriteAnswer(EdgeAnswer(replayed=outcome.replayed), outcome.generation)
 
 
 def remove_edge(
     writing: Writing, parameters: NoParameters, body: EdgeRefBody
 ) -> WriteAnswer[EdgeAnswer]:
-    """Remove an edge that somebody has added."""
+    """Remove a manual lineage edge."""
     source, target = _ends(writing, body)
     done = writing.commands.lineage.remove(source, target)
     return WriteAnswer(EdgeAnswer(replayed=done.replayed), done.generation)

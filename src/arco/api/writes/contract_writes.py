@@ -45,15 +45,15 @@ def set_contract(
     writing.allow_asset(key)
     imported = from_odcs(body.document, asset=key, schema=body.schema)
     _check_consumers(writing, imported.contract)
-    done = writing.commands.contracts.set(imported.contract, expected_version=writing.if_match)
+    outcome = writing.commands.contracts.set(imported.contract, expected_version=writing.if_match)
     reader = ContractReader(writing.fresh().snapshot)
     version = reader.row_version(reader.asset_id(key))
     answer = ContractSetAnswer(
-        replayed=done.replayed,
+        replayed=outcome.replayed,
         left_out=list(imported.left_out),
         contract=contract_body(key, reader.contract(key), version),
     )
-    return WriteAnswer(answer, done.generation, f"/assets/{key}/contract", version)
+    return WriteAnswer(answer, outcome.generation, f"/assets/{key}/contract", version)
 
 
 class ContractChecked(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,11 +97,11 @@ def remove_contract(
     """Remove a contract that was declared by command; its history stays."""
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
-    done = writing.commands.contracts.withdraw(
+    outcome = writing.commands.contracts.withdraw(
         key, reason=body.reason, expected_version=writing.if_match
     )
-    answer = ChangedBody(subject=key, row_version=None, replayed=done.replayed)
-    return WriteAnswer(answer, done.generation, f"/assets/{key}")
+    answer = ChangedBody(subject=key, row_version=None, replayed=outcome.replayed)
+    return WriteAnswer(answer, outcome.generation, f"/assets/{key}")
 
 
 _MANAGE = Permission.CONTRACTS_MANAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -23,6 +24,9 @@ from arco.api.writes.run_writes import NoParameters, ReasonText
 from arco.api.writing import WriteAnswer, Writing
 from arco.catalog.events import Column
 from arco.catalog.governance_reader import GovernanceReader
+from arco.catalog.reader import CatalogReader
+from arco.catalog.schema_reader import SchemaReader
+from arco.catalog.tables import COLUMNS
 from arco.security.permissions import Permission
 from arco.state.tier1 import Acknowledged
 from servo.contract.keys import AssetKey
@@ -62,8 +66,23 @@ def update_column(
     fields = msgspec.structs.asdict(body)
     column = fields.pop("column")
     changes = {name: value for name, value in fields.items() if value is not None}
-    done = writing.commands.catalog.update_column(key, column, **something(changes))
-    return asset_after(writing, key, done)
+    done = writing.commands.catalog.update_column(
+        key, column, expected_version=writing.if_match, **something(changes)
+    )
+    return _column_after(writing, key, (body.name or column,), done)
+
+
+def _column_after(
+    writing: Writing, key: str, names: Sequence[str], done: Acknowledged
+) -> WriteAnswer[ChangedBody]:
+    """The answer with the version of the column that has the first of these names."""
+    snapshot = writing.fresh().snapshot
+    asset_id = CatalogReader(snapshot).asset_id(AssetKey.parse(key))
+    columns = {row.name: row for row in reversed(SchemaReader(snapshot).columns(asset_id))}
+    column = next(columns[name] for name in names if name in columns)
+    version, _ = snapshot.versioned(COLUMNS, (asset_id, column.column_id))
+    body = ChangedBody(subject=f"{key}.{column.name}", row_version=version, replayed=done.replayed)
+    return WriteAnswer(body, done.generation, f"/assets/{key}", version)
 
 
 class ColumnRenameBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,9 +99,14 @@ def rename_column(
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
     done = writing.commands.catalog.rename_column(
-        key, body.column, body.new_name, reason=body.reason
+        key,
+        body.column,
+        body.new_name,
+        reason=body.reason,
+        expected_version=writing.if_match,
     )
-    return asset_after(writing, key, done)
+    # Until an output has the new name, the column has the old one.
+    return _column_after(writing, key, (body.new_name, body.column), done)
 
 
 class ColumnDropBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,7 +119,8 @@ def drop_column(
     """Drop a column from an asset that no code declares."""
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
-    return asset_after(writing, key, writing.commands.catalog.drop_column(key, body.column))
+    done = writing.commands.catalog.drop_column(key, body.column, expected_version=writing.if_match)
+    return asset_after(writing, key, done)
 
 
 # -- terms ------------------------------------------------------------------------------------
@@ -141,15 +166,15 @@ def update_term(
     return _term_after(writing, parameters.term, done)
 
 
-def _term_after(writing: Writing, term: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
+def _term_after(writing: Writing, term: str, outcome: Acknowledged) -> WriteAnswer[ChangedBody]:
     version, _ = GovernanceReader(writing.fresh().snapshot).term(term)
-    body = ChangedBody(subject=term, row_version=version, replayed=done.replayed)
-    return WriteAnswer(body, done.generation, f"/terms/{term}", version)
+    body = ChangedBody(subject=term, row_version=version, replayed=outcome.replayed)
+    return WriteAnswer(body, outcome.generation, f"/terms/{term}", version)
 
 
 class TermDropParameters(TermWriteParameters, frozen=True, kw_only=True):
     force: Annotated[
-        bool, Meta(description="Although it is used: who uses it goes on naming it.")
+        bool, Meta(description="Drop the term even if it is used; existing references stay.")
     ] = False
 
 
@@ -158,7 +183,9 @@ def drop_term(
 ) -> WriteAnswer[ChangedBody]:
     """Drop a term. Refused while something uses it."""
     writing.allow_workspace()
-    done = writing.commands.governance.drop_term(parameters.term, force=parameters.force)
+    done = writing.commands.governance.drop_term(
+        parameters.term, force=parameters.force, expected_version=writing.if_match
+    )
     answer = ChangedBody(subject=parameters.term, row_version=None, replayed=done.replayed)
     return WriteAnswer(answer, done.generation)
 
@@ -166,10 +193,10 @@ def drop_term(
 _EDIT = Permission.ASSETS_EDIT
 ROUTES: tuple[Any, ...] = (
     write("POST", "/assets/{asset}/columns", _EDIT, add_column, status=201),
-    write("PATCH", "/assets/{asset}/columns", _EDIT, update_column),
-    write("POST", "/assets/{asset}/columns/rename", _EDIT, rename_column),
-    write("POST", "/assets/{asset}/columns/drop", _EDIT, drop_column),
+    write("PATCH", "/assets/{asset}/columns", _EDIT, update_column, takes_if_match=True),
+    write("POST", "/assets/{asset}/columns/rename", _EDIT, rename_column, takes_if_match=True),
+    write("POST", "/assets/{asset}/columns/drop", _EDIT, drop_column, takes_if_match=True),
     write("POST", "/terms", _EDIT, create_term, status=201),
     write("PATCH", "/terms/{term}", _EDIT, update_term, takes_if_match=True),
-    write("DELETE", "/terms/{term}", Permission.ASSETS_DELETE, drop_term),
+    write("DELETE", "/terms/{term}", Permission.ASSETS_DELETE, drop_term, takes_if_match=True),
 )

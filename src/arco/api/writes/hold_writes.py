@@ -35,7 +35,7 @@ def approve_output(
 def reject_output(
     writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
 ) -> WriteAnswer[QuarantineRow]:
-    """Reject a held output for good."""
+    """Reject a held output permanently."""
     return _decide(writing, parameters.materialization_id, False, body.reason)
 
 
@@ -44,7 +44,8 @@ def release_output(
 ) -> WriteAnswer[QuarantineRow]:
     """Release a version that was put into quarantine by hand.
 
-    It becomes current, unless a newer version is. Of one that is released already nothing changes.
+    It becomes current, unless a newer version is. A released version does not
+    change.
     """
     held = require_held(writing.view, writing.visible, parameters.materialization_id)
     writing.allow_asset(held.asset_key)
@@ -70,10 +71,10 @@ class QuarantineBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 def quarantine_version(
     writing: Writing, parameters: QuarantineParameters, body: QuarantineBody
 ) -> WriteAnswer[QuarantineRow]:
-    """Put a good version into quarantine, so that it is not read any more.
+    """Put a good version into quarantine, so that it is no longer read.
 
-    If it is current, the newest good version before it is current again. Of a version that is
-    held already nothing changes.
+    If it is current, the previous good version becomes current again. A held version does not
+    change.
     """
     AssetKey.parse(parameters.asset)
     writing.allow_asset(parameters.asset)

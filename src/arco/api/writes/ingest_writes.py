@@ -85,7 +85,7 @@ class MaterializationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 def report_materialization(
     writing: Writing, parameters: AssetWriteParameters, body: MaterializationBody
 ) -> WriteAnswer[ReportedBody]:
-    """Report an output of an asset that others write."""
+    """Report an output of an external asset."""
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
     for each in body.inputs:
@@ -135,7 +135,7 @@ class CheckResultsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 def report_check_results(
     writing: Writing, parameters: AssetWriteParameters, body: CheckResultsBody
 ) -> WriteAnswer[ReportedBody]:
-    """Report what checks of others have found in an asset. They gate nothing."""
+    """Report results of external checks of an asset. They do not gate outputs."""
     key = str(AssetKey.parse(parameters.asset))
     writing.allow_asset(key)
     event = OutputReported(

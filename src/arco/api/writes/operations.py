@@ -51,7 +51,7 @@ class DeployOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 class ValidateBody(DeployOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     manifest: msgspec.Raw
-    """As `servo build` writes it."""
+    """As `servo deploy --dry-run --json` prints it under `manifest`."""
 
 
 class DeployBody(ValidateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,9 +93,9 @@ def _check_reach(writing: Writing, manifest: Manifest) -> None:
     if any(not KEY.fullmatch(term) for term in terms) or any(s.workspace for s in manifest.sensors):
         writing.allow_workspace()
     watched = {sensor.asset for sensor in manifest.sensors if sensor.asset}
-    asked = {key.partition(".")[0] for key in terms | watched}
-    if asked:
-        allow_namespaces(writing, asked)
+    namespaces = {key.partition(".")[0] for key in terms | watched}
+    if namespaces:
+        allow_namespaces(writing, namespaces)
 
 
 def validate_deployment(
@@ -115,11 +115,11 @@ def validate_deployment(
 def create_deployment(
     writing: Writing, parameters: NoParameters, body: DeployBody
 ) -> WriteAnswer[DeployedBody]:
-    """Deploy a manifest and the source that it was made from."""
+    """Deploy a manifest and its source."""
     manifest = _manifest(writing, body.manifest)
     check_artifact(body.source)
     id = id_of_key(writing.key) if writing.key else ""
-    done = _earlier(writing, manifest, id) or writing.unkeyed.orchestration.deploy(
+    deployed = _earlier(writing, manifest, id) or writing.unkeyed.orchestration.deploy(
         manifest,
         body.source,
         message=body.message,
@@ -129,7 +129,9 @@ def create_deployment(
         deployment_id=id,
     )
     return WriteAnswer(
-        DeployedBody(deployment=done), done.generation, f"/deployments/{done.deployment_id}"
+        DeployedBody(deployment=deployed),
+        deployed.generation,
+        f"/deployments/{deployed.deployment_id}",
     )
 
 
@@ -160,8 +162,8 @@ def rollback_deployment(
     manifest = writing.view.library.manifest(row.manifest)
     _manifest(writing, msgspec.Raw(encode_manifest(manifest)))
     id = id_of_key(writing.key) if writing.key else ""
-    done = _earlier(writing, manifest, id, row.deployment_id)
-    done = done or writing.unkeyed.orchestration.rollback(
+    deployed = _earlier(writing, manifest, id, row.deployment_id)
+    deployed = deployed or writing.unkeyed.orchestration.rollback(
         row.deployment_id,
         project=row.project,
         message=body.message,
@@ -171,7 +173,9 @@ def rollback_deployment(
         deployment_id=id,
     )
     return WriteAnswer(
-        DeployedBody(deployment=done), done.generation, f"/deployments/{done.deployment_id}"
+        DeployedBody(deployment=deployed),
+        deployed.generation,
+        f"/deployments/{deployed.deployment_id}",
     )
 
 
@@ -246,11 +250,11 @@ def change_partition_keys(
 ) -> WriteAnswer[KeysAnswer]:
     """Add keys to, or remove them from, the set of a dynamic dimension."""
     writing.allow_workspace()  # a set of keys belongs to no namespace
-    done = writing.commands.orchestration.change_partition_keys(
+    outcome = writing.commands.orchestration.change_partition_keys(
         parameters.keys, add=body.add, remove=body.remove
     )
     answer = KeysAnswer(keys=parameters.keys, added=len(body.add), removed=len(body.remove))
-    return WriteAnswer(answer, done.generation, f"/partition-keys/{parameters.keys}")
+    return WriteAnswer(answer, outcome.generation, f"/partition-keys/{parameters.keys}")
 
 
 # -- notifications ----------------------------------------------------------------------------
@@ -263,7 +267,7 @@ class NotificationWriteParameters(Parameters, frozen=True, kw_only=True):
 def retry_notification(
     writing: Writing, parameters: NotificationWriteParameters, body: NoBody
 ) -> WriteAnswer[NotificationRow]:
-    """Send a notification again that FAILED."""
+    """Retry a FAILED notification."""
     if not writing.visible.all:
         raise Denied("notifications need a role on the whole workspace")
     writing.allow_workspace()

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from arco.api.reads.run_reads import RequestBody, RunId, request_body, require_request
+from arco.api.reads.request_reads import RequestBody, request_body, require_request
+from arco.api.reads.run_reads import RunId
 from arco.api.routes import NoBody, Parameters, write
 from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import require_run, run_namespaces
@@ -110,7 +111,7 @@ def allow_namespaces(writing: Writing, namespaces: Iterable[str]) -> None:
 def trigger_run(
     writing: Writing, parameters: NoParameters, body: TriggerBody
 ) -> WriteAnswer[RequestedBody]:
-    """Ask for a run, which an orchestrator plans and starts.
+    """Request a run, which an orchestrator plans and starts.
 
     With an Idempotency-Key the same request starts one run, however often it is sent.
     """
@@ -194,23 +195,23 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def plan_run(writing: Writing, parameters: NoParameters, body: PlanBody) -> WriteAnswer[PlanAnswer]:
     """Plan a run without starting it: all of its tasks that the caller sees. Changes nothing."""
     snapshot, library = writing.view.snapshot, writing.view.library
-    seen = RowVisibility(writing.view, writing.caller.where(Permission.RUNS_READ))
+    visibility = RowVisibility(writing.view, writing.caller.where(Permission.RUNS_READ))
     request = body.request
-    if not seen.everything:
-        request = _seen_request(writing.view, seen, request)
+    if not visibility.everything:
+        request = _seen_request(writing.view, visibility, request)
     rows = World.deployments(OrchestrationReader(snapshot), request.deployments)
     world = World(rows, [library.outline(row.manifest) for row in rows])
     until = writing.view.now if body.until is None else utc(body.until)
     limits = OrchestrationReader(snapshot).limits()
     spec = planned_spec(world, snapshot, request, until, limits)
-    seen_part = msgspec.structs.replace(visible_spec(spec, seen), request=body.request)
+    seen_part = msgspec.structs.replace(visible_spec(spec, visibility), request=body.request)
     return WriteAnswer(PlanAnswer(spec=seen_part), snapshot.generation)
 
 
-def _seen_request(view: View, seen: RowVisibility, request: PlanRequest) -> PlanRequest:
+def _seen_request(view: View, visibility: RowVisibility, request: PlanRequest) -> PlanRequest:
     """The same for the assets that the caller sees, as if there were no others."""
     rows = World.deployments(OrchestrationReader(view.snapshot))
-    outlines = [visible_manifest(view.library.outline(row.manifest), seen) for row in rows]
+    outlines = [visible_manifest(view.library.outline(row.manifest), visibility) for row in rows]
     assets = [asset for outline in outlines if outline is not None for asset in outline.assets]
     if not assets:
         raise NotFound("there are no deployments", hint="run `servo deploy` in your project")
@@ -262,11 +263,11 @@ def retry_run(
     row = require_run(writing.view, writing.visible, parameters.run_id)
     allow_namespaces(writing, run_namespaces(writing.view, row))
     allow_chosen(writing, writing.view.library.plan(row.plan_id).spec.request)
-    done = writing.unkeyed.orchestration.retry(row.run_id, run_key=writing.key)
+    triggered = writing.unkeyed.orchestration.retry(row.run_id, run_key=writing.key)
     answer = TriggeredBody(
-        run_id=done.run_id, tasks=done.tasks, reused=done.reused, retry_of=row.run_id
+        run_id=triggered.run_id, tasks=triggered.tasks, reused=triggered.reused, retry_of=row.run_id
     )
-    return WriteAnswer(answer, done.generation, f"/runs/{done.run_id}")
+    return WriteAnswer(answer, triggered.generation, f"/runs/{triggered.run_id}")
 
 
 class WithdrawBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

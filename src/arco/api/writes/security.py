@@ -40,10 +40,10 @@ class CreatedKeyBody(msgspec.Struct, frozen=True, kw_only=True):
 def create_api_key(
     writing: Writing, parameters: NoParameters, body: NewKeyBody
 ) -> WriteAnswer[CreatedKeyBody]:
-    """Create an API key. Its text is in the answer, and nowhere else."""
+    """Create an API key. Only this response contains it."""
     for namespace in body.namespaces:
         require_namespace(writing.visible, namespace)
-    done = writing.commands.security.create_key(
+    created = writing.commands.security.create_key(
         body.name,
         body.role,
         namespaces=body.namespaces,
@@ -51,8 +51,8 @@ def create_api_key(
         expires_at=None if body.expires_at is None else utc(body.expires_at),
         kind=body.kind,
     )
-    answer = CreatedKeyBody(key=api_key_body(done.row), secret=str(done.text))
-    return WriteAnswer(answer, done.generation, "/keys")
+    answer = CreatedKeyBody(key=api_key_body(created.row), secret=str(created.text))
+    return WriteAnswer(answer, created.generation, "/keys")
 
 
 class KeyParameters(Parameters, frozen=True, kw_only=True):
@@ -91,31 +91,31 @@ class RoleChangedBody(msgspec.Struct, frozen=True, kw_only=True):
 def grant_role(
     writing: Writing, parameters: NoParameters, body: GrantBody
 ) -> WriteAnswer[RoleChangedBody]:
-    """Give a role, in place of the one that the subject has there."""
+    """Grant a role. It replaces the role that the subject has in the same place."""
     if body.namespace:
         require_namespace(writing.visible, body.namespace)
-    done = writing.commands.security.grant(
+    outcome = writing.commands.security.grant(
         body.subject, body.role, namespace=body.namespace, reason=body.reason
     )
     answer = RoleChangedBody(
-        subject=body.subject, namespace=body.namespace, role=body.role, replayed=done.replayed
+        subject=body.subject, namespace=body.namespace, role=body.role, replayed=outcome.replayed
     )
-    return WriteAnswer(answer, done.generation)
+    return WriteAnswer(answer, outcome.generation)
 
 
 def revoke_role(
     writing: Writing, parameters: NoParameters, body: RoleBody
 ) -> WriteAnswer[RoleChangedBody]:
-    """Take a role away."""
+    """Revoke a role."""
     if body.namespace:
         require_namespace(writing.visible, body.namespace)
-    done = writing.commands.security.revoke(
+    outcome = writing.commands.security.revoke(
         body.subject, namespace=body.namespace, reason=body.reason
     )
     answer = RoleChangedBody(
-        subject=body.subject, namespace=body.namespace, role=None, replayed=done.replayed
+        subject=body.subject, namespace=body.namespace, role=None, replayed=outcome.replayed
     )
-    return WriteAnswer(answer, done.generation)
+    return WriteAnswer(answer, outcome.generation)
 
 
 _KEYS, _ROLES = Permission.KEYS_MANAGE, Permission.ROLES_MANAGE

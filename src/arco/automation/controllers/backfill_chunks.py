@@ -1,8 +1,8 @@
-"""Backfills that may go on: they ask for more chunks, or end.
+"""Backfills that continue: they request more chunks, or end.
 
-A backfill has as many runs at a time as it may, whatever becomes of them. It has ended when all
-of its chunks were asked for and all requests have ended; it fails early when more partitions
-failed than its threshold allows. What is left of a cancelled one is cancelled too.
+A backfill has up to its maximum of concurrent runs. It has ended when all of its chunks were
+requested and all requests have ended; it fails early when more partitions failed than its threshold
+allows. The runs of a cancelled one are cancelled too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENDED = frozenset({BackfillState.SUCCEEDED, BackfillState.FAILED, BackfillState.
 
 class BackfillStep(NamedTuple):
     name: str
-    """The same for the same step, whoever takes it."""
+    """The name of a step; the same in every process."""
     event: Payload
 
 

@@ -1,4 +1,4 @@
-"""Judging series that are due: whether they are fresh, why not, and which run to ask for."""
+"""Evaluates series that are due: whether they are fresh, why not, and which run to request."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class FreshnessVerdict(NamedTuple):
     due_at: datetime | None
     """When newer data is due, or was; None if it never will be."""
     partition: str
-    """What is due: of an asset with periods, the newest one that is."""
+    """The due partition; for an asset with periods, the newest due one."""
 
 
-class LookAgain(NamedTuple):
-    """Nothing is to be done before a time; None: before it changes."""
+class NextEvaluation(NamedTuple):
+    """Nothing is due before a time; None: before it changes."""
 
     at: datetime | None
 
 
-Judgement = FreshnessEvaluated | FreshnessRunDue | LookAgain
+Judgement = FreshnessEvaluated | FreshnessRunDue | NextEvaluation
 
 
 def verdict(
@@ -66,8 +66,8 @@ def judge(
     is_active: bool,
     now: datetime,
 ) -> Judgement:
-    """`attempt` is the last one at what is due, `upstream` an asset above that is stale;
-    `is_active`: a run that it asked for is not over."""
+    """`attempt` is the last one of the due partition, `upstream` an upstream asset that is stale;
+    `is_active`: a run that it requested is active."""
     if row is not None and row.shape != policy.shape:
         row = None
     current = verdict(rule, series, row, now)
@@ -75,7 +75,7 @@ def judge(
     version = row.materialization_id if row is not None and rule.counts(row) else ""
     if current.status != recorded:
         if recorded == STALE and row is not None and row.judged == judged_as(policy, version):
-            return LookAgain(None)  # another machine's zone data say that it is stale
+            return NextEvaluation(None)  # by another machine's zone data it is stale
         cause, reason = explain(policy, current, row, attempt, upstream)
         return FreshnessEvaluated(
             asset_id=policy.asset_id,
@@ -89,9 +89,9 @@ def judge(
             reason=reason,
         )
     if current.status == FRESH:
-        return LookAgain(current.due_at)
+        return NextEvaluation(current.due_at)
     if not policy.request_run or row is None or row.due_at is None:
-        return LookAgain(None)
+        return NextEvaluation(None)
     return _ask(policy, rule, row, request, is_active=is_active, now=now)
 
 
@@ -103,10 +103,10 @@ def _ask(
     *,
     is_active: bool,
     now: datetime,
-) -> FreshnessRunDue | LookAgain:
+) -> FreshnessRunDue | NextEvaluation:
     due_at = rule.latest_due(row, now)
     if is_active or (request is not None and due_at <= request.due_at):
-        return LookAgain(rule.next_due(row, now))
+        return NextEvaluation(rule.next_due(row, now))
     partition = rule.due_partition(row.series, now)
     return FreshnessRunDue(
         asset_id=policy.asset_id,
@@ -166,7 +166,7 @@ def _cause(attempt: PartitionStatusRow | None, upstream: str) -> tuple[StaleCaus
     if attempt is not None and attempt.state == PartitionState.FAILED:
         return "run_failed", f"its last attempt failed: {attempt.message or attempt.error_code}"
     if attempt is not None and attempt.quality in (Quality.QUARANTINED, Quality.BLOCKED):
-        return "held", f"its last output is held back: {attempt.message}"
+        return "held", f"its last output is held: {attempt.message}"
     if attempt is not None and attempt.quality == Quality.REJECTED:
         return "rejected", f"its last output was rejected: {attempt.message}"
     if upstream:

@@ -16,7 +16,7 @@ from arco.orchestration.states import BACKFILL
 from arco.orchestration.tables import RunRequestRow, RunRow
 
 RUNS_OF_ASSET = 3
-"""So many runs that an asset's automation asked for are active at a time; others wait."""
+"""Maximum of concurrent runs of an asset's automation; other requests wait."""
 
 
 def schedule_of(row: RunRequestRow | RunRow) -> str:
@@ -51,9 +51,8 @@ def to_plan(
     runs: Collection[RunRow],
     backfills: Mapping[str, BackfillRow],
 ) -> list[RunRequestRow]:
-    """Requests in the order in which they came; of a schedule that queues, one at a time, of a
-    backfill that is paused none, and of an asset's automation a few: of very many partitions not
-    all are planned at once."""
+    """Requests in their order: of a schedule that queues one at a time, of a paused backfill none,
+    and of an asset's automation a few."""
     waiting = sorted(requests, key=lambda row: (-row.priority, row.requested_at, row.request_key))
     active: dict[str, str] | None = None
     by_asset: Counter[str] | None = None
@@ -83,7 +82,7 @@ def to_plan(
 def within_limits(
     requests: Iterable[RunRequestRow], declared: DeclaredLimits, use: RunUse
 ) -> list[RunRequestRow]:
-    """Those that limits leave room for. The others wait: no request is refused for want of room.
+    """The requests that limits leave room for. The others wait.
 
     Nothing is planned while dispatch is paused.
     """

@@ -1,4 +1,4 @@
-"""Schedules that are due: their ticks fire, or it is recorded why they do not.
+"""Schedules that are due: their ticks fire, or the reason is recorded.
 
 | `catchup` | of several ticks that are due |
 |---|---|
@@ -6,11 +6,11 @@
 | `latest` | the newest fires, however late |
 | `all` | each fires, the newest `catchup_limit` of them |
 
-What is left out is counted in the first tick that is recorded.
+Other ticks are counted in the first tick that is recorded.
 
-While dispatch is paused nothing would come of a tick but one more request that waits. So ticks are
-held, and what is due when the pause ends follows `catchup`, as after a time without orchestrators.
-Only with `all`, where each tick counts, they fire during the pause too.
+While dispatch is paused, a tick would only create a request that waits. So ticks are delayed, and
+`catchup` decides when the pause ends, as after a time without orchestrators. Only with `all`, where
+each tick counts, they fire during the pause too.
 """
 
 from __future__ import annotations

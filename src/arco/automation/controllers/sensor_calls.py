@@ -1,7 +1,7 @@
-"""Sensors that are due: what a worker is asked for each of them.
+"""Sensors that are due, each with its call for a worker.
 
-Who evaluates one that comes to nothing records nothing. What has to be known all the same is told:
-that a new sensor was evaluated at all, and that one which had failed is well again.
+Evaluations without effect are not recorded, with two exceptions: the first evaluation of a new
+sensor, and the first success after a failure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Runs whose own engine is gone: somebody else serves them from then on.
+"""Adoption of runs whose own engine has ended.
 
-A run may belong to one process, which serves it with a queue of its own (`servo run`). That
-process leaves signs of life as a worker does. How long it has been silent is measured by the
-observer's own clock, and only as long as the observer has watched.
+A run may belong to one process, which serves it with a queue of its own (`servo run`). That process
+writes liveness records as a worker does. How long it has been silent is measured by the observer's
+own clock, and only as long as the observer has watched.
 """
 
 from __future__ import annotations

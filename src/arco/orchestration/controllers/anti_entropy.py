@@ -1,9 +1,8 @@
-"""What got lost between the log and the queue is sent again.
+"""Enqueues tasks again that the queue has lost.
 
-A task that is ready is sent by ready-dispatch, as often as it takes. A task that
-was sent and that nobody started in time may have been lost with its queue; if the
-queue does not have it, it goes again, under a new name: under the old one a queue
-that remembers names would drop it in silence.
+Ready-dispatch enqueues ready tasks, and retries failures. A task that was enqueued and not started
+in time may have been lost with its queue. If the queue does not have it, it is enqueued again under
+a new name: a queue that remembers names would drop the old one without an error.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from arco.orchestration.states import TaskState
 from arco.orchestration.tables import TaskRow
 
 MAX_REDELIVERIES = 5
-"""An attempt that was sent so often again, and never started, is given up."""
+"""An attempt that was enqueued again this often and never started is lost."""
 
 
 def unstarted(board: Board, now: datetime, timing: Timing) -> list[TaskRow]:
-    """Tasks that were sent a while ago and that nobody has started, by attempt."""
+    """Tasks that were enqueued a while ago and not started, by attempt."""
     limit = timedelta(seconds=timing.redeliver_after_s)
     tasks = [
         task
@@ -35,13 +34,15 @@ def unstarted(board: Board, now: datetime, timing: Timing) -> list[TaskRow]:
 
 
 def anti_entropy(
-    board: Board, now: datetime, timing: Timing, gone: Collection[str]
+    board: Board, now: datetime, timing: Timing, missing: Collection[str]
 ) -> list[Enqueue | LoseAttempt]:
-    """`gone` are attempts that the queue says it does not have."""
-    return [_again(task) for task in unstarted(board, now, timing) if task.attempt_id in gone]
+    """`missing` are attempts that the queue does not have."""
+    return [
+        _redelivered(task) for task in unstarted(board, now, timing) if task.attempt_id in missing
+    ]
 
 
-def _again(task: TaskRow) -> Enqueue | LoseAttempt:
+def _redelivered(task: TaskRow) -> Enqueue | LoseAttempt:
     if task.redelivery < MAX_REDELIVERIES:
         return Enqueue(task.run_id, task.task_id, task.attempt_id, task.redelivery + 1)
     reason = (

@@ -1,8 +1,8 @@
-"""A run that is being cancelled: what works on it stops, and its tasks end, some at a time.
+"""A run that is being cancelled: its workers stop, and its tasks end, some at a time.
 
-The command changes the run's row alone, whatever the run's size. From then on nothing of
-the run is sent. What is with workers is told to stop, and given up after a while; what
-waits is ended here, by facts of a bounded size: other runs are served between two of them.
+The command changes the run's row alone, whatever the run's size. From then on no task of the run is
+enqueued. Workers are told to stop, and after a while their attempts are lost. Waiting tasks are
+ended here by events of a bounded size, between which other runs are served.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def cancellation(
 ) -> list[Interrupt | LoseAttempt]:
     """`since` tells when the observer first saw a run being cancelled, by its own clock.
 
-    What nobody has started is taken back at once.
+    Tasks that were not started are removed from the queue at once.
     """
     actions: list[Interrupt | LoseAttempt] = []
     if not any(run.state == RunState.CANCELLING for run in board.runs.values()):
@@ -36,14 +36,14 @@ def cancellation(
         if run.state != RunState.CANCELLING:
             continue
         actions.append(Interrupt(task.run_id, task.attempt_id))
-        reason = _given_up(run, task, now - since.get(run.run_id, now), timing)
+        reason = _lost_reason(run, task, now - since.get(run.run_id, now), timing)
         if reason:
             actions.append(LoseAttempt.of(task, reason))
     return sorted(actions, key=lambda action: action.attempt_id)
 
 
-def _given_up(run: RunRow, task: TaskRow, waited: timedelta, timing: Timing) -> str:
-    """Why an attempt is not waited for any more; empty if it is."""
+def _lost_reason(run: RunRow, task: TaskRow, waited: timedelta, timing: Timing) -> str:
+    """Why an attempt is lost; empty while it is waited for."""
     if task.state == TaskState.DISPATCHED:
         return "its run was cancelled before it started"
     if run.cancel_forced:
@@ -59,7 +59,7 @@ def end_waiting(board: Board) -> list[CancelTasks]:
     for run in sorted(cancelling, key=lambda run: (run.cancel_requested_at, run.run_id)):
         left = run.tasks_total - run.tasks_done
         if left <= board.in_flight_in.get(run.run_id, 0):
-            continue  # all that is left is with workers
+            continue  # all other tasks are with workers
         waiting = filter(waits, board.tasks[run.run_id].values())
         for task_ids in chunks_of(waiting):
             return [CancelTasks(run.run_id, task_ids)]
@@ -74,8 +74,7 @@ def waits(task: TaskRow) -> bool:
 def chunks_of(tasks: Iterable[TaskRow]) -> Iterator[tuple[str, ...]]:
     """The ids of tasks, as many at a time as one fact may end.
 
-    What depends on others goes before them: a task that ends then has nothing below it
-    that would have to end with it.
+    Downstream tasks come before their upstream tasks, so that ending a task skips no others.
     """
     ids: list[str] = []
     rows = 0

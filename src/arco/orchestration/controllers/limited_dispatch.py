@@ -1,8 +1,8 @@
-"""Which of the tasks that may go are counted by limits, and for which of those there is room.
+"""Splits the tasks to enqueue: those that no limit counts, and those to be admitted first.
 
-A task without a limit goes to the queue at once. One that a limit counts is admitted first, by a
-fact in the log (`limit_fold.py`): it takes its place there, and is sent after that. So whoever
-else orchestrates, and whoever dies, there are never more than the limit.
+A task without a limit is enqueued at once. One that a limit counts is first admitted by an event in
+the log (`limit_fold.py`), and enqueued after that. So the limit holds with several orchestrators,
+and if one of them dies.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from arco.orchestration.tables import TaskRow
 def limited_dispatch(
     board: Board, sending: Sequence[Enqueue], *, is_open: bool
 ) -> list[Enqueue | AdmitTasks]:
-    """What becomes of attempts that may go, which are in the order in which they should.
+    """The actions for attempts, which are in the order in which they should be enqueued.
 
-    `is_open`: what was admitted last is not decided yet. Then no more is.
+    `is_open`: the last admission is not committed yet. Then no more tasks are admitted.
     """
     if not board.declared.has_task_limits:
         return list(sending)

@@ -1,11 +1,10 @@
 """Which ready tasks go next: fairly between tenants, and between the runs of a tenant.
 
-Deficit round-robin between tenants. When its turn comes, a tenant that has something to
-send earns its weight, and spends one for each task. If the workspace is full before that
-is spent, its turn goes on with the next call: slots that become free one by one are
-shared as those that are free at once. What it may not spend, because its quota is
-full or it has nothing more to send, is forgotten: nobody saves up a claim on the
-others. A task in flight counts against its tenant's quota and against the
+Deficit round-robin between tenants. When its turn comes, a tenant that has something to send earns
+its weight, and spends one for each task. If the workspace is full before that is spent, its turn
+goes on with the next call: slots that become free one by one are shared as those that are free at
+once. What it cannot spend, because its quota is full or it has nothing more to send, is lost:
+tenants do not accumulate credit. A task in flight counts against its tenant's quota and against the
 workspace's limit.
 
 What a tenant may send goes by priority; tasks of one priority go by turns, one of each
@@ -42,7 +41,7 @@ Backlog = dict[str, dict[RunOrder, list[Order]]]
 
 
 class Turn(Struct, frozen=True):
-    """Where the round stands; carried from one call to the next."""
+    """The state of the round, from one call to the next."""
 
     last: str = ""
     """Whose turn it was."""
@@ -53,7 +52,7 @@ class Turn(Struct, frozen=True):
 
 
 class Deferred(Struct, frozen=True):
-    """What cannot be sent now although it is ready. It takes nobody's place."""
+    """Ready tasks that cannot be enqueued now. They take no place of others."""
 
     runs: frozenset[str] = frozenset()
     tasks: frozenset[TaskKey] = frozenset()
@@ -68,15 +67,15 @@ NOTHING = Deferred()
 
 
 class BackfillShare(Struct, frozen=True):
-    """What runs of backfills get, whoever else has work."""
+    """The share of runs of backfills."""
 
     runs: frozenset[str] = frozenset()
     least: int = 0
-    """So many of their tasks go before others."""
+    """How many of their tasks go before others."""
     most: int = 0
-    """No more than so many go."""
+    """Maximum of their tasks to enqueue."""
     waiting: Mapping[str, int] = {}
-    """By tenant: those that nobody has started. They take no room of others."""
+    """By tenant: those that were not started. They take no place of others."""
 
 
 NO_BACKFILLS = BackfillShare()
@@ -90,10 +89,10 @@ def ready_dispatch(
     ended: Collection[TaskKey] = (),
     later: Deferred = NOTHING,
 ) -> tuple[list[Enqueue], Turn]:
-    """The attempts to send now, in order.
+    """The attempts to enqueue now, in order.
 
-    `sent` are attempts that have gone, and `ended` tasks whose attempts have ended, though
-    the board does not show it yet.
+    `sent` are attempts that were enqueued, and `ended` tasks whose attempts have ended, where the
+    board does not show it yet.
     """
     sent = sent or {}
     if not board.ready:
@@ -103,9 +102,9 @@ def ready_dispatch(
     free = limits.max_in_flight - sum(flying.values())
     if free <= 0:
         return [], turn
-    gone = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
+    enqueued = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
     # One more than is free tells whether a tenant has something left to send.
-    backlog = _backlog(board, gone, later, free + 1)
+    backlog = _backlog(board, enqueued, later, free + 1)
     picks, turn = share(backlog, flying, free, limits, turn, backfills)
     return [enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
 
@@ -148,9 +147,9 @@ def backfill_share(
     return BackfillShare(runs, least_now, max(0, max(least, room) - len(own)), waiting)
 
 
-def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> Backlog:
-    """The first tasks of each run that are ready, have not gone, and may go now."""
-    passed_over = gone | later.tasks
+def _backlog(board: Board, enqueued: set[TaskKey], later: Deferred, limit: int) -> Backlog:
+    """The first tasks of each run that are ready, were not enqueued, and may be."""
+    passed_over = enqueued | later.tasks
     kinds_of: dict[tuple[str, str], set[Kind]] = {}
     for kind in later.kinds:
         kinds_of.setdefault(kind[:2], set()).add(kind)
@@ -161,7 +160,7 @@ def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> B
                 continue
             kinds = kinds_of.get((tenant, run_id), set())
             if sum(board.ready_of.get(kind, 0) for kind in kinds) == len(orders):
-                continue  # without a look at each
+                continue  # all of them are deferred
             tasks = board.tasks[run_id]
             waiting = (
                 order
@@ -189,7 +188,7 @@ def share(
     room = {tenant: max(0, limits.quota(tenant) - flying.get(tenant, 0)) for tenant in queues}
     waiting = {tenant: queue[: room[tenant]] for tenant, queue in queues.items() if room[tenant]}
     ring = _from(sorted(waiting), turn)
-    taken = dict.fromkeys(ring, 0)
+    picked = dict.fromkeys(ring, 0)
     picks: list[TaskKey] = []
     served = {tenant: run for tenant, run in turn.runs.items() if tenant in backlog}
     last, left = turn.last, turn.left
@@ -198,17 +197,17 @@ def share(
             earned = max(1, limits.weights.get(tenant, 1))
             if last == tenant and left:
                 earned = left
-            at = taken[tenant]
-            going = waiting[tenant][at : at + min(earned, free)]
-            picks += [(run[1], task_id) for run, task_id in going]
-            served[tenant] = going[-1][0]
-            taken[tenant] += len(going)
-            free -= len(going)
-            full = free == 0 and taken[tenant] < len(queues[tenant])
-            last, left = tenant, earned - len(going) if full else 0
+            at = picked[tenant]
+            chosen = waiting[tenant][at : at + min(earned, free)]
+            picks += [(run[1], task_id) for run, task_id in chosen]
+            served[tenant] = chosen[-1][0]
+            picked[tenant] += len(chosen)
+            free -= len(chosen)
+            full = free == 0 and picked[tenant] < len(queues[tenant])
+            last, left = tenant, earned - len(chosen) if full else 0
             if free == 0:
                 break
-        ring = [tenant for tenant in ring if taken[tenant] < len(waiting[tenant])]
+        ring = [tenant for tenant in ring if picked[tenant] < len(waiting[tenant])]
     return picks, Turn(last, left, served)
 
 

@@ -1,9 +1,8 @@
-"""What goes ahead of the commit: tasks that are ready by reports which are only appended yet.
+"""Enqueues tasks ahead of the commit: those that appended reports make ready.
 
-What has ended by those reports makes room at once. If the board has ready tasks that wait for
-room, they go first, by the rules of `ready_dispatch`; otherwise those that the reports make
-ready go, by the same rules of quotas and turns. With many tasks in flight nothing goes ahead:
-no worker waits for the next task, and the commit will do.
+Tasks that have ended by those reports free their places at once. Ready tasks of the board go first,
+by the rules of `ready_dispatch`; then those that the reports make ready, by the same rules. With
+many tasks in flight nothing goes ahead: no worker waits for the next task, and the commit will do.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ def send_ahead(
     """The attempts to send now, in order.
 
     `sent` are attempts that have gone, and `ended` tasks whose attempts have ended, though the
-    board does not show it yet. `ready` folds what was appended, and is asked only if the
-    board's own ready tasks leave room for its tasks.
+    board does not show it yet. `ready` folds what was appended; it is called only if the board's
+    own ready tasks leave room.
     """
     if not is_short_of_work(board, sent, ended):
         return [], turn
@@ -70,7 +69,7 @@ def dispatch_ahead(
     ready: Iterable[TaskRow],
     later: Deferred = NOTHING,
 ) -> list[Enqueue]:
-    """Those of `ready` that may go now."""
+    """Those of `ready` that may be enqueued now."""
     tasks = {
         (task.run_id, task.task_id): task
         for task in ready
@@ -102,14 +101,14 @@ def others_wait(board: Board, sent: Mapping[str, TaskKey], later: Deferred) -> b
         key for attempt, key in sent.items() if key in ready and ready[key].attempt_id == attempt
     }
     passed_over |= later.tasks & ready.keys()
-    gone = Counter(key[0] for key in passed_over if kind_of(ready[key]) not in later.kinds)
+    excluded = Counter(key[0] for key in passed_over if kind_of(ready[key]) not in later.kinds)
     for kind in later.kinds:
-        gone[kind[1]] += board.ready_of.get(kind, 0)
+        excluded[kind[1]] += board.ready_of.get(kind, 0)
     waiting: Counter[str] = Counter()
     for runs in board.ready.values():
         waiting.update({run_id: len(orders) for run_id, orders in runs.items()})
     return any(
-        count > gone[run_id]
+        count > excluded[run_id]
         for run_id, count in waiting.items()
         if run_id not in later.runs and is_served(board, run_id)
     )

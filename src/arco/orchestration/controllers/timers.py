@@ -9,7 +9,7 @@ from arco.orchestration.board import Board
 
 
 def timers(board: Board, now: datetime) -> list[FireTimer]:
-    """What to fire now, the oldest first. Only to be asked when nothing waits in the inbox."""
+    """The timers to fire now, the oldest first. Only to be called when the inbox is empty."""
     due = [timer for timer in board.timers.values() if timer.fire_at <= now]
     due.sort(key=lambda timer: (timer.fire_at, timer.timer_id))
     return [FireTimer(timer.run_id, timer.timer_id) for timer in due]

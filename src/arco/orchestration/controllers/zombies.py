@@ -1,8 +1,8 @@
-"""Attempts whose worker is dead, or has forgotten them.
+"""Lost attempts: their worker is dead, or does not run them any more.
 
-A worker that has work rewrites its liveness record. How long it has been silent is
-measured by the observer's own clock since the record last changed, so clocks that
-differ kill nobody.
+A worker that has work rewrites its liveness record. How long it has been silent is measured by the
+observer's own clock since the record last changed, so that differences between clocks have no
+effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WorkerState(Struct, frozen=True):
     changed_at: datetime
     """When its record was last seen to change, by the observer's clock."""
     attempts: frozenset[str]
-    """The attempts that it says it works on."""
+    """The attempts that it runs, by its record."""
     slots: int = 0
     """How many tasks of the workspace's queue it works on at a time."""
     memory_mib: int = 0

@@ -10,8 +10,8 @@
 - The projections of an Expand that was made by an unpivot print as null. They are asked
   for one by one.
 
-Capture a frame before it is written: the plan of what was asked for is what counts,
-and nothing that the write does to it.
+Capture a frame before it is written: only the plan of the frame counts, without the plan of the
+write.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def capture(frame: DataFrame) -> str | None:
 
 
 def observe(frame: DataFrame) -> TracedColumns:
-    """Capture and trace. Never raises: what went wrong is the reason why there is nothing."""
+    """Capture and trace. Never raises: an error is the reason of an empty result."""
     try:
         text = capture(frame)
         if text is None:

@@ -1,4 +1,4 @@
-"""What an expression of a plan makes of its columns.
+"""The flow of the columns of a plan through an expression.
 
 An expression is a list of nodes in pre-order with `num-children`, as `toJSON` prints
 it. It is evaluated from its end, with a stack: then a node finds its children on top,
@@ -198,7 +198,7 @@ def _item(node: Node, children: list[Term]) -> Flow:
     """`array[n]`, from 0."""
     array, at = children
     if array.flow.parts is None:
-        return mixed([nested.taken(array.flow), at.flow])
+        return mixed([nested.part_of(array.flow), at.flow])
     return nested.chosen_by(nested.item(array.flow, _position(at.node)), at.flow)
 
 
@@ -216,7 +216,7 @@ def _value(node: Node, children: list[Term]) -> Flow:
     """`map[key]`."""
     mapping, key = children
     if mapping.flow.parts is None:
-        return mixed([nested.taken(mapping.flow), key.flow])
+        return mixed([nested.part_of(mapping.flow), key.flow])
     return nested.chosen_by(nested.value_at(mapping.flow, _literal(key.node)), key.flow)
 
 
@@ -258,7 +258,7 @@ _NESTED: Final[dict[str, Callable[[Node, list[Term]], Flow]]] = {
 # -- functions of functions ---------------------------------------------------------------
 
 _ROUNDS: Final = 20
-"""How often a value is put into the function that made it, until nothing new comes of it."""
+"""Maximum of rounds until the flow of a repeated function does not change any more."""
 
 
 def _transform(context: Context, children: list[Term]) -> Flow:

@@ -1,4 +1,4 @@
-"""What generators make of one row: the columns of their rows, and what decides how many."""
+"""The rows that generators compute from one row: the flows of their columns and of their number."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _extracted(children: list[Term], width: int) -> Generated:
 
 
 def _unknown(children: list[Term], width: int) -> Generated:
-    """Code that cannot be seen: any column may come from any argument."""
+    """Unknown code: any column may come from any argument."""
     given = nested.mixed([term.flow for term in children])
     flow = Flow(given.sources, max(given.doubt, LIKELY) if given.sources else given.doubt)
     return [flow] * width, given

@@ -1,4 +1,4 @@
-"""What a node of a plan puts out."""
+"""The output of a node of a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Output(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """What a node puts out. `influences` is shared between nodes, and never changed."""
+    """The output of a node. `influences` is shared between nodes, and never changed."""
 
     outputs: Sequence[Output]
     influences: Sources
@@ -37,10 +37,10 @@ def everything(relation: Relation, kind: Influence) -> Sources:
 
 
 def joined(*parts: Sources) -> Sources:
-    some = [part for part in parts if part]
-    if len(some) <= 1:
-        return some[0] if some else {}
-    result = dict(some[0])
-    for part in some[1:]:
+    nonempty = [part for part in parts if part]
+    if len(nonempty) <= 1:
+        return nonempty[0] if nonempty else {}
+    result = dict(nonempty[0])
+    for part in nonempty[1:]:
         add(result, part)
     return result

@@ -1,13 +1,13 @@
 """Following columns through an analyzed plan: pure Python, and no recursion on its depth.
 
-A plan is a list of nodes in pre-order with `num-children`. Each node is evaluated when
-its children are, to what it puts out (attributes by their ids, with their flows) and to
-the influences on its rows. Inputs are the nodes `SubqueryAlias @namespace.asset`; what
-lies below them is how they are read, and does not count.
+A plan is a list of nodes in pre-order with `num-children`. Each node is evaluated after its
+children, to its output (attributes by their ids, with their flows) and to the influences on its
+rows. Inputs are the nodes `SubqueryAlias @namespace.asset`; what lies below them is how they are
+read, and does not count.
 
-Ids of attributes are not unique in a plan: a union has those of its first child. So a
-node sees what its children put out, and nothing else. Only plans inside of expressions
-are evaluated by recursion: sub-queries, as deep as somebody nested them.
+Ids of attributes are not unique in a plan: a union has those of its first child. So a node sees the
+outputs of its children only. Only plans inside of expressions are evaluated by recursion:
+sub-queries, as deep as they are nested.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Frame(NamedTuple):
 
 
 def trace(plan_json: str | bytes) -> TracedColumns:
-    """The lineage of what a plan puts out. Raises ValueError for what is not a plan."""
+    """The lineage of the output of a plan. Raises ValueError for an invalid plan."""
     nodes = msgspec.json.decode(plan_json)
     relation = _Tracer().run(nodes, {})
     columns = [(output.name, output.flow) for output in relation.outputs]
@@ -195,11 +195,11 @@ class _Tracer:
         return Relation(_outputs(node, flows), child.influences)
 
     def join(self, node: Node, children: list[Relation], outer: Env) -> Relation:
-        both = side_by_side(children)
+        sides = side_by_side(children)
         conditions = [node[c] for c in ("condition", "asOfCondition") if node.get(c)]
-        influences = self._influenced(both, conditions, "join", outer)
+        influences = self._influenced(sides, conditions, "join", outer)
         kind = str(node["joinType"].get("object", ""))
-        outputs = children[0].outputs if kind.endswith(_LEFT_ONLY) else both.outputs
+        outputs = children[0].outputs if kind.endswith(_LEFT_ONLY) else sides.outputs
         if "exists" in node["joinType"]:  # an existence join adds whether there is a match
             outputs = children[0].outputs
         return Relation(outputs, influences)
@@ -245,26 +245,26 @@ class _Tracer:
         return Relation(result.outputs, joined(result.influences, grouped))
 
     def _opaque(self, node: Node, children: list[Relation], outer: Env) -> Relation:
-        """Code that cannot be seen: anything may come from anything that it is given."""
-        both = side_by_side(children)
+        """Unknown code: any output may come from any input."""
+        sides = side_by_side(children)
         function = node.get("functionExpr") or node.get("func")
-        given = (
-            self._flow(function, both.env(), outer)
+        source = (
+            self._flow(function, sides.env(), outer)
             if isinstance(function, list)
-            else merge(output.flow for output in both.outputs)
+            else merge(output.flow for output in sides.outputs)
         )
-        result = lift(given, TRANSFORMATION)
+        result = lift(source, TRANSFORMATION)
         flow = Flow(result.sources, max(result.doubt, LIKELY))
-        return Relation(_outputs(node, [flow] * len(node["output"])), both.influences)
+        return Relation(_outputs(node, [flow] * len(node["output"])), sides.influences)
 
     def serialized(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """Objects of the JVM turned into columns."""
-        both = side_by_side(children)
-        result = lift(merge(output.flow for output in both.outputs), TRANSFORMATION)
+        sides = side_by_side(children)
+        result = lift(merge(output.flow for output in sides.outputs), TRANSFORMATION)
         flow = Flow(result.sources, max(result.doubt, LIKELY))
         heads = [nodes[0] for nodes in node["serializer"]]
         outputs = [Output(expr_id(head), head["name"], flow) for head in heads]
-        return Relation(outputs, both.influences)
+        return Relation(outputs, sides.influences)
 
     # -- inputs, and what is shared ---------------------------------------------------
 
@@ -295,8 +295,8 @@ class _Tracer:
     def _advance(self, loop: _Frame, step: list[Node], outer: Env) -> None:
         """After the start of a recursive query, and after its step.
 
-        The step is repeated on what it gave, until nothing new comes of it: each round can
-        move a source by one column.
+        The step is repeated on what it gave, until nothing changes: each round can move a source by
+        one column.
         """
         id = loop.node["id"]
         if len(loop.children) == 1:
@@ -331,7 +331,7 @@ class _Tracer:
 
 
 def _leaf(node: Node) -> Relation:
-    """Data that is no input of this asset. What Spark knows of its files is not a column."""
+    """Data that is no input of this asset. File metadata is no column."""
     flows = [_OF_FILES if _of_files(nodes[0]) else SOMEWHERE for nodes in node["output"]]
     return Relation(_outputs(node, flows), {})
 

@@ -1,1 +1,1 @@
-"""Queues: between whoever dispatches tasks and whoever works on them."""
+"""Queues between dispatchers and workers."""

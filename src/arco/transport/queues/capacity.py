@@ -1,12 +1,10 @@
-"""What a worker has for tasks, and how much of it each task takes.
+"""The capacity of a worker, and how much of it each task uses.
 
-A task weighs some slots and some memory. A worker takes what fits into what is free. What
-is larger than the worker is left to others; a worker that is the only one of its queue
-takes it alone.
+A task has a weight in slots and memory. A worker takes tasks that fit into its free capacity. Tasks
+that are larger than the worker are left to others; the only worker of a queue runs them alone.
 
-So that small tasks do not keep a large one waiting for ever: others may pass a message
-that does not fit for `PASS_S`. After that the worker takes nothing but this message, until
-it fits or is gone from the queue.
+Small tasks must not delay a large one for ever: they may pass a message that does not fit for
+`PASS_S`. After that the worker takes only this message, until it fits or has left the queue.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ class Capacity:
         self._alone = alone
         self._pass_s = pass_s
         self._changed = threading.Condition()
-        self.taken = Reserved(0, 0)
+        self.reserved = Reserved(0, 0)
         self._passed_since: dict[str, float] = {}
-        """By message that did not fit: since when it has waited for room."""
+        """By message that did not fit: since when it has waited."""
 
     def holds(self, weight: Weight) -> bool:
         """Whether a task of this weight could run here, if nothing else did."""
@@ -66,13 +64,13 @@ class Capacity:
             if after.slots > self.slots or not memory:
                 self._passed_since.setdefault(name, self._clock.monotonic())
                 return False
-            self.taken = after
+            self.reserved = after
             self._passed_since.pop(name, None)
             return True
 
     def release(self, weight: Weight) -> None:
         with self._changed:
-            self.taken = self._with(self._bounded(weight), -1)
+            self.reserved = self._with(self._bounded(weight), -1)
             self._changed.notify_all()
 
     def keep(self, names: Container[str]) -> None:
@@ -83,22 +81,22 @@ class Capacity:
     def wait_for_room(self, timeout_s: float) -> bool:
         """Whether a slot is free by then."""
         with self._changed:
-            return self._changed.wait_for(lambda: self.taken.slots < self.slots, timeout_s)
+            return self._changed.wait_for(lambda: self.reserved.slots < self.slots, timeout_s)
 
     def _awaited(self) -> str:
-        """The message that has waited for room for so long that none may pass it any more."""
+        """The message that has waited so long that no other may pass it."""
         if not self._passed_since:
             return ""
         name, since = min(self._passed_since.items(), key=lambda item: item[1])
         return name if self._clock.monotonic() - since >= self._pass_s else ""
 
     def _bounded(self, weight: Weight) -> Weight:
-        """As much of a weight as there is: a task that is larger has all of it."""
+        """The weight, limited to the capacity of the worker."""
         memory_mib = min(weight.memory_mib, self.memory_mib) if self.memory_mib else 0
         return Weight(min(weight.slots, self.slots), memory_mib)
 
     def _with(self, weight: Weight, sign: int) -> Reserved:
         return Reserved(
-            self.taken.slots + sign * weight.slots,
-            self.taken.memory_mib + sign * weight.memory_mib,
+            self.reserved.slots + sign * weight.slots,
+            self.reserved.memory_mib + sign * weight.memory_mib,
         )

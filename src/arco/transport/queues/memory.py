@@ -1,4 +1,4 @@
-"""A queue within one process. It dies with it; anti-entropy sends again what it held."""
+"""A queue within one process, and lost with it; anti-entropy enqueues its messages again."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class MemoryQueue:
     def _expire(self) -> None:
         now = self._clock.monotonic()
         if self._waiting and now - self._expired_at < self._claim_s / 4:
-            return  # there is other work: no hurry
+            return  # there is other work
         self._expired_at = now
         for name, (_, until) in list(self._claims.items()):
             if until < now:

@@ -8,35 +8,32 @@ The names of messages that take more than one slot, or memory, end in their weig
 
 The claim with the greatest number is the one that counts.
 
-- *put* creates the message. One that is there already is the same message.
-- *take* lists both folders in one go, claims first, and claims a message that has no
-  claim by creating delivery 1. Who comes second is told AlreadyExists and looks further.
-  Older messages go first, by whole seconds: what waits is overtaken by little. Workers go
-  through messages of one second in different orders, so that they rarely meet.
-  Who keeps finding messages taken lists again: that drops all that others have.
-- After the claim comes the message's body. A worker that finds none came after *done*,
-  which deletes the message first and its claims then, and removes its claim again.
+- *put* creates the message. An existing object is the same message.
+- *take* lists both folders in one go, claims first, and claims a message that has no claim by
+  creating delivery 1. A second worker gets AlreadyExists and tries another message. Older messages
+  go first, by whole seconds. Workers go through messages of one second in different orders, so that
+  they rarely conflict. A worker that finds several messages claimed lists again.
+- After the claim, the message's body is read. If it is missing, the message was *done*, which
+  deletes the message first and then its claims: the worker removes its claim again.
 - *renew* overwrites the claim. A listing shows that by its time, or by its size, which
   changes too: some stores' times are whole seconds.
 - *release* overwrites the claim with nothing: an empty claim has ended, and was not lost.
-- A claim that was not seen to change for `claim_s`, by the monotonic clock of whoever
-  looks, has ended too: clocks that differ do no harm. Delivery n + 1 may be created, by
-  one of those who try. That goes for a worker's own claims as well: it may have lost sight
-  of one, as after a take whose outcome it never learned.
+- A claim that was not seen to change for `claim_s`, by the monotonic clock of the observer, has
+  ended too, so that different clocks do no harm. Delivery n + 1 may then be created, by one of
+  those who try. This includes a worker's own claims: the outcome of a take may be unknown to it.
 
-Claims are deleted only once their message is gone: otherwise a worker who lists nothing
-and a worker who lists claim 2 could both have the message. So a worker that slept past
-the end of its claim does no harm, whatever it does next:
+Claims are deleted only after their message: otherwise a worker that lists no claim and a worker
+that lists claim 2 could both have the message. So a worker that slept past the end of its claim
+does no harm:
 
-- It renews or releases: somebody's greater number counts. If the message is gone, the
-  claim comes back alone. Such claims, and those that crashes leave, are deleted by
-  whoever sees them unchanged, and without their message, for `claim_s`.
-- It says done: the message goes, although another may be busy with it. That is right,
-  since results are in the log before anybody says done; the other's will be the second.
+- If it renews or releases, the greater number of another worker counts. If the message was deleted,
+  the claim is created again without it. Such claims, and those that crashes leave, are deleted by a
+  worker that sees them unchanged and without their message for `claim_s`.
+- If it calls done, the message is deleted, although another worker may run it. That is correct,
+  since the result is in the log before done is called.
 
-Nothing here is needed for correctness: two who work on one attempt commit one output. What
-can still happen is that both do, where a name is put again after it was done, at the very
-moment when claims of the first time are being deleted.
+Correctness does not depend on this: two workers that run one attempt commit one output. That can
+still happen if a name is put again after it was done, while its first claims are being deleted.
 
 Slot threads share one queue. Its lock is never held during a call of the store.
 """
@@ -66,15 +63,15 @@ A = TypeVar("A")
 READY = f"{paths.QUEUE}ready/"
 CLAIMS = f"{paths.QUEUE}claims/"
 RANK = 4
-"""So many characters of a message's file tell how urgent it is."""
+"""Length of the rank in the name of a message's file."""
 ORDINARY = 5_000
 """The rank of priority 0; a smaller one is more urgent."""
 LOOK_AHEAD = 1_000
-"""How many messages to claim one listing takes in."""
+"""Maximum of claimable messages that one listing reads."""
 MISSES = 2
-"""After so many messages in a row that others had, what was listed is too old."""
+"""After this many claimed messages in a row, the listing is too old."""
 LISTINGS = 8
-"""How often one look for messages may list again because of that."""
+"""Maximum of repeated listings in one take."""
 
 _FILE = rf"((?!0000)[0-9]{{4}}-{NAME}(?:\.c[0-9]+m[0-9]+)?)"
 _MESSAGE = re.compile(rf"{READY}{_FILE}\.json")
@@ -109,7 +106,7 @@ class _Candidate(NamedTuple):
 
     key: _Key
     lost: int
-    """How many claims of its message have ended by themselves."""
+    """How many claims of its message have expired."""
 
 
 class _ListedClaim(NamedTuple):
@@ -123,7 +120,7 @@ class _ListedClaim(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """A claim of ours."""
+    """A claim of this worker."""
 
     body: bytes
     renewed: int
@@ -132,8 +129,7 @@ class _Own(NamedTuple):
 
 
 class QueueListing(NamedTuple):
-    """The names of the messages in the queue, with their weights, and of those that somebody
-    has claimed."""
+    """The names of the messages in the queue, with their weights, and of those that are claimed."""
 
     messages: Mapping[str, Weight]
     claimed: frozenset[str]
@@ -148,7 +144,7 @@ def name_of_message(path: str) -> str:
 
 
 def contents(store: Store) -> QueueListing:
-    """What is in the queue, for people. A claim that has ended by its age counts as one."""
+    """The content of the queue, to be shown. Expired claims count as claims."""
     messages: dict[str, Weight] = {}
     put_at: dict[str, datetime] = {}
     counting: dict[str, tuple[int, bool]] = {}
@@ -164,19 +160,19 @@ def contents(store: Store) -> QueueListing:
 
 
 def claimed_message(store: Store, delivery: Delivery, nonce: str) -> bytes:
-    """The body of a message that somebody has claimed. NotFound if this claim does not count."""
+    """The body of a claimed message. Raises NotFound if this claim does not count."""
     key = _key(delivery)
     try:
-        mine = _claim.decode(store.get(key.claim).data).nonce == nonce
+        is_owner = _claim.decode(store.get(key.claim).data).nonce == nonce
     except msgspec.DecodeError:  # it was released
-        mine = False
-    if not mine:
+        is_owner = False
+    if not is_owner:
         raise NotFound(f"the claim on {delivery.message.name} has ended")
     return store.get(key.message).data
 
 
 def renewed_at(store: Store, delivery: Delivery) -> datetime:
-    """When a claim was last renewed. NotFound if it was given up, or another one counts."""
+    """When a claim was last renewed. Raises NotFound if it was released, or another one counts."""
     key = _key(delivery)
     counting: tuple[int, int, datetime] | None = None
     for meta in store.list(f"{CLAIMS}{key.file}."):
@@ -209,11 +205,11 @@ class ObjectStoreQueue:
         self._poll_s = poll_s
         self._max_poll_s = max_poll_s
         self._lock = threading.Lock()
-        self._candidates: list[_Candidate] = []
+        self.candidates: list[_Candidate] = []
         """Messages that were listed and not tried yet; the next one is the last."""
         self._seen: dict[str, _ListedClaim] = {}
         """Claims, by the files of their messages."""
-        self._mine: dict[_Key, _Own] = {}
+        self.own_claims: dict[_Key, _Own] = {}
         self._looking = False
         self._looked_at = float("-inf")
         self._fresh_until = float("-inf")
@@ -221,9 +217,9 @@ class ObjectStoreQueue:
         self._patient_until = float("-inf")
         """The same for those of less than ordinary urgency, and sooner."""
         self._pause_s = 0.0
-        """How long to wait from one listing to the next, while nothing is to be had."""
+        """The pause between two listings while there are no messages."""
         self._rest_s = 0.0
-        """The same while there is no room for what is listed."""
+        """The same while there is no capacity for the listed messages."""
         self._misses = 0
         self._passes = 0
         """Candidates in a row that were taken before less urgent ones."""
@@ -235,7 +231,7 @@ class ObjectStoreQueue:
         self._look_soon()
 
     def _put(self, message: Message) -> None:
-        # FRESH: a worker that sees it early does no harm. Whoever put it puts it again.
+        # FRESH: a worker that sees it early does no harm, and a failed put is repeated.
         with contextlib.suppress(AlreadyExists):
             self._store.put(_Key(_file(message), 0).message, message.body, Mode.FRESH)
 
@@ -318,16 +314,16 @@ class ObjectStoreQueue:
         now = self._clock.monotonic()
         with self._lock:
             if now > self._fresh_until or (now > self._patient_until and self._is_patient()):
-                self._candidates.clear()
-            return self._pop() if self._candidates else None
+                self.candidates.clear()
+            return self._pop() if self.candidates else None
 
     def _is_patient(self) -> bool:
-        """Whether the next candidate gives way to whatever has come in since the listing."""
-        return bool(self._candidates) and _priority(self._candidates[-1].key.file) < 0
+        """Whether the next candidate has a low priority: newer messages may go first."""
+        return bool(self.candidates) and _priority(self.candidates[-1].key.file) < 0
 
     def _pop(self) -> _Candidate:
         """The most urgent candidate; the oldest of the least urgent if those were passed often."""
-        candidates, at = self._candidates, len(self._candidates) - 1
+        candidates, at = self.candidates, len(self.candidates) - 1
         least = candidates[0].key.file[:RANK]
         if self._passes < PASSES:
             is_passing = candidates[at].key.file[:RANK] != least
@@ -345,7 +341,7 @@ class ObjectStoreQueue:
                 self._rest_s = 0.0
             if self._misses >= MISSES:
                 self._misses = 0
-                self._candidates.clear()
+                self.candidates.clear()
 
     def _claim(self, candidate: _Candidate) -> Delivery | None:
         key = candidate.key
@@ -353,10 +349,10 @@ class ObjectStoreQueue:
         body = msgspec.json.encode(Claim(self._worker, nonce))
         since = self._clock.monotonic()
         try:
-            # FRESH: after a power cut nobody works on it, claimed or not.
+            # FRESH: after a power failure no worker runs it, claimed or not.
             self._store.put(key.claim, body, Mode.FRESH)
         except AlreadyExists:
-            # It may be ours: an earlier try, whose answer was lost.
+            # It may be an earlier try of this worker, whose answer was lost.
             if not self._is_ours(key, nonce):
                 return None
         except Unavailable:
@@ -366,38 +362,39 @@ class ObjectStoreQueue:
             message = self._store.get(key.message).data
         except NotFound:
             with contextlib.suppress(Error):
-                self._store.delete(key.claim)  # it was done before we came
+                self._store.delete(key.claim)  # it was done before
             return None
         except Error:
             with contextlib.suppress(Error):
                 self._store.put(key.claim, b"", Mode.OVERWRITE)
             raise
         with self._lock:
-            self._mine[key] = _Own(body, 0, since)
+            self.own_claims[key] = _Own(body, 0, since)
         named = Message(_name(key.file), message, _priority(key.file), _weight(key.file))
         return Delivery(named, key.number, candidate.lost)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
-        """Whether a create without a clear answer took effect. If nobody can say, the claim
-        ends by itself, if it is there at all."""
+        """Whether a create with an unknown outcome took effect.
+
+        If that stays unknown, the claim expires, if it exists."""
         try:
             return _claim.decode(self._store.get(key.claim).data).nonce == nonce
         except (Error, msgspec.DecodeError):
             return False
 
     def nonce(self, delivery: Delivery) -> str:
-        """Names a claim that was just made here. NotFound if it has ended."""
+        """The nonce of a claim that was just created here. Raises NotFound if it has ended."""
         with self._lock:
-            own = self._mine.get(_key(delivery))
+            own = self.own_claims.get(_key(delivery))
         if own is None:
             raise NotFound(f"the claim on {delivery.message.name} has ended")
         return _claim.decode(own.body).nonce
 
     def adopt(self, delivery: Delivery, nonce: str) -> None:
-        """Go on with a claim that another process made in this worker's name."""
+        """Continue a claim that another process created for this worker."""
         body = msgspec.json.encode(Claim(self._worker, nonce))
         with self._lock:  # whether it still counts is looked up before it is renewed
-            self._mine.setdefault(_key(delivery), _Own(body, 0, float("-inf")))
+            self.own_claims.setdefault(_key(delivery), _Own(body, 0, float("-inf")))
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         self._all(self._renew, [_key(delivery) for delivery in deliveries])
@@ -405,7 +402,7 @@ class ObjectStoreQueue:
     def _renew(self, key: _Key) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            own = self._mine.get(key)
+            own = self.own_claims.get(key)
         if own is None:
             return
         if now - own.since > self._claim_s and not self._counts(key):
@@ -419,13 +416,13 @@ class ObjectStoreQueue:
 
     def _remember(self, key: _Key, own: _Own) -> None:
         with self._lock:
-            if key in self._mine:  # not done, meanwhile
-                self._mine[key] = own
+            if key in self.own_claims:  # not done, meanwhile
+                self.own_claims[key] = own
 
     def _forget(self, keys: Collection[_Key]) -> None:
         with self._lock:
             for key in keys:
-                self._mine.pop(key, None)
+                self.own_claims.pop(key, None)
 
     def _counts(self, key: _Key) -> bool:
         """Whether a claim that may have ended is there, and nobody has a later one."""
@@ -448,10 +445,10 @@ class ObjectStoreQueue:
         self._all(lambda key: self._store.put(key.claim, b"", Mode.OVERWRITE), keys)
         self._look_soon()
 
-    # -- looking ---------------------------------------------------------------------------
+    # -- listing ---------------------------------------------------------------------------
 
     def _look(self, *, at_once: bool, admission: Admission | None = None) -> bool:
-        """List what there is, unless a thread does or just did; whether anything is to be had."""
+        """List messages, unless a thread does or just did. Returns whether there are candidates."""
         now = self._clock.monotonic()
         with self._lock:
             early = now - self._looked_at < self._pause_s and not at_once
@@ -465,12 +462,12 @@ class ObjectStoreQueue:
                 self._looking = False
         with self._lock:
             if admission is not None:
-                admission.keep({_name(candidate.key.file) for candidate in self._candidates})
-            if self._candidates:
+                admission.keep({_name(candidate.key.file) for candidate in self.candidates})
+            if self.candidates:
                 self._pause_s = 0.0
             else:
                 self._pause_s = self._longer(self._pause_s)
-            return bool(self._candidates)
+            return bool(self.candidates)
 
     def _longer(self, pause_s: float) -> float:
         return min(max(self._poll_s, pause_s * 1.5), self._max_poll_s)
@@ -507,24 +504,26 @@ class ObjectStoreQueue:
                     break
         ended = self._clock.monotonic()
         with self._lock:
-            self._candidates = self._in_order(candidates)
+            self.candidates = self._in_order(candidates)
             self._seen = seen
             self._looked_at = ended
-            # What takes long to list is listed less often.
+            # Slow listings are repeated less often.
             self._fresh_until = ended + max(self._max_poll_s, 10 * (ended - now))
             self._patient_until = ended + max(self._poll_s, 2 * (ended - now))
             self._misses = 0
-            for key in [key for key, own in self._mine.items() if self._is_lost(key, own, seen)]:
-                del self._mine[key]
+            for key in [
+                key for key, own in self.own_claims.items() if self._is_lost(key, own, seen)
+            ]:
+                del self.own_claims[key]
         self._sweep({f: claims for f, claims in alone.items() if not last or f <= last}, now)
 
     def _compared(self, before: _ListedClaim | None, number: int, meta: ObjectMeta) -> _ListedClaim:
-        """A claim that is as it was keeps the time when it was first seen so."""
+        """An unchanged claim keeps the time when it was first seen."""
         seen = _ListedClaim(number, meta.last_modified, meta.size, self._clock.monotonic())
         return before if before is not None and before[:3] == seen[:3] else seen
 
     def _is_lost(self, key: _Key, own: _Own, seen: dict[str, _ListedClaim]) -> bool:
-        """Whether a claim of ours was not kept, and does not count any more."""
+        """Whether a claim of this worker was not renewed, and does not count any more."""
         counts = key.file in seen and seen[key.file].number == key.number
         return not counts and self._clock.monotonic() - own.since > self._claim_s
 
@@ -540,7 +539,7 @@ class ObjectStoreQueue:
         return [candidate for candidate, _ in sorted(candidates, key=place, reverse=True)]
 
     def _sweep(self, alone: dict[str, list[str]], now: float) -> None:
-        """Delete claims without a message, unless somebody may be about to."""
+        """Delete claims without a message, unless another worker may be about to."""
         for file, claims in alone.items():
             if now - self._seen[file].since > self._claim_s:
                 with contextlib.suppress(Error):
@@ -553,7 +552,7 @@ class ObjectStoreQueue:
             self._store.delete(path)
 
     def _all(self, call: Callable[[A], None], items: Sequence[A]) -> None:
-        """Try with each; what fails for one does not keep the others."""
+        """Call for each item; a failure of one does not stop the others."""
 
         def tried(item: A) -> Error | None:
             try:

@@ -2,10 +2,10 @@
 
 What every queue promises, and one conformance suite checks:
 
-- A message that was put is delivered until somebody says that it is done.
-- While a worker keeps its claim, nobody else is given the message.
-- A claim that is neither renewed nor released ends by itself, and the message is
-  delivered again, with a greater `delivery`.
+- A message that was put is delivered until it is done.
+- While a worker renews its claim, no other worker gets the message.
+- A claim that is neither renewed nor released expires, and the message is delivered again, with a
+  greater `delivery`.
 - Putting a name that the queue has changes nothing.
 - Of ten messages in a row that a worker takes while less urgent ones wait, one is of the least
   urgent: what waits behind a steady stream of others is not starved.
@@ -30,7 +30,7 @@ PASSES = 9
 
 
 class Weight(Struct, frozen=True):
-    """How much of a worker a task takes."""
+    """The resources of a worker that a task uses."""
 
     slots: int = 1
     memory_mib: int = 0
@@ -58,25 +58,25 @@ class Delivery(Struct, frozen=True):
     number: int
     """1 for the first; greater each time that a claim ended without an answer."""
     lost: int = 0
-    """How many claims before this one ended by themselves: nobody released them."""
+    """How many earlier claims have expired without a release."""
 
 
 class Admission(Protocol):
     """Decides which messages a queue may claim for a worker."""
 
     def reserve(self, name: str, weight: Weight) -> bool:
-        """Whether there is room for a message. If so, it is taken until `release`."""
+        """Reserve capacity for a message until `release`. False if there is none."""
 
     def release(self, weight: Weight) -> None:
-        """Give the room of a message back."""
+        """Release the capacity of a message."""
 
     def keep(self, names: Container[str]) -> None:
-        """The names of the messages that can be claimed by now. All others are gone."""
+        """Forget all messages but these, which can be claimed."""
 
 
 class Queue(Protocol):
     def put(self, messages: Sequence[Message]) -> None:
-        """Have messages delivered. Raises Unavailable if that is unknown for some."""
+        """Enqueue messages. Raises Unavailable if the outcome is unknown for some."""
 
     def take(
         self, limit: int, timeout_s: float, admission: Admission | None = None
@@ -90,13 +90,13 @@ class Queue(Protocol):
         """Keep claims. Best effort: a claim may have ended."""
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
-        """They were dealt with, and are not to be delivered again."""
+        """Messages are finished, and not to be delivered again."""
 
     def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Let others have them, at once."""
+        """Release claims, so that others get the messages at once."""
 
     def withdraw(self, names: Sequence[str]) -> None:
-        """Take messages back that nobody needs to see any more. Best effort."""
+        """Remove messages that are not needed any more. Best effort."""
 
     def held(self, names: Collection[str]) -> set[str]:
         """Those of the names whose messages are waiting, or claimed."""

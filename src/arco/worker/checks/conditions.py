@@ -1,4 +1,4 @@
-"""Conditions that rows fulfil: what a check says about one row, in either dialect.
+"""Conditions that rows fulfil: what a check requires of one row, in both dialects.
 
 Each is true, or null, of a row that fits; a null value fits every condition but
 `not_null`. A NaN lies in no range, and is equal to itself. Zero has no sign. Texts
@@ -22,8 +22,8 @@ LAST_DAY: Final = 2_932_896
 """The years 1 to 9999 in days since 1970."""
 
 
-def all_there(columns: Sequence[CheckColumn]) -> Condition:
-    """None of the columns is null."""
+def no_nulls(columns: Sequence[CheckColumn]) -> Condition:
+    """The condition that none of the columns is null."""
     return lambda sql: " AND ".join(f"{sql.column(each)} IS NOT NULL" for each in columns)
 
 
@@ -83,7 +83,7 @@ def one_of(column: CheckColumn, texts: Sequence[str]) -> Condition:
             flags = sorted({str(values.boolean(text)).upper() for text in texts})
             return lambda sql: f"{sql.column(column)} IN ({', '.join(flags)})"
         case "float":
-            # Not IN: Spark looks many values up by their bits, which tell zeros apart.
+            # Not IN: with many values Spark compares bits, which differ for 0 and -0.
             doubles = [dialects.double(values.double(column, text)) for text in texts]
             return lambda sql: " OR ".join(f"{_double(sql, column)} = {each}" for each in doubles)
     least, greatest = _limits(column)
@@ -108,7 +108,7 @@ def _double(sql: Dialect, column: CheckColumn) -> str:
 
 
 def _limits(column: CheckColumn) -> tuple[int, int]:
-    """Beyond these no literal need be spelled."""
+    """The limits of the column's type."""
     match column.family:
         case "date":
             return FIRST_DAY, LAST_DAY

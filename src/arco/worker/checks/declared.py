@@ -51,17 +51,17 @@ def declared_checks(columns: Sequence[ColumnDef], extra: Extra) -> list[Check]:
     return checks
 
 
-def compared(asked: CheckRequest) -> Need:
-    """What it takes to compare an output with its asset's columns."""
-    given, required = asked.check.params["types"], asked.check.params["required"]
+def compared(request: CheckRequest) -> Need:
+    """The need of the check that compares an output with its asset's columns."""
+    given, required = request.check.params["types"], request.check.params["required"]
     assert isinstance(given, list) and isinstance(required, list)
-    declared = list(zip(asked.check.columns, given, strict=True))
-    complaints = [*_undeclared(asked), *_unlike(asked, declared)]
-    present = [column for name in required if (column := asked.all.find(name))]
-    nulls = {column: proofs.nulls(asked.subject, column) for column in present}
+    declared = list(zip(request.check.columns, given, strict=True))
+    complaints = [*_undeclared(request), *_mismatches(request, declared)]
+    present = [column for name in required if (column := request.all.find(name))]
+    nulls = {column: proofs.nulls(request.subject, column) for column in present}
     complaints += [
         f"{column.name!r} is declared not null, and is null in "
-        f"{rows_that(count, asked.subject.rows)}"
+        f"{rows_that(count, request.subject.rows)}"
         for column, count in nulls.items()
         if count
     ]
@@ -70,36 +70,36 @@ def compared(asked: CheckRequest) -> Need:
         for name, type in declared
     )
     unknown = [column for column, count in nulls.items() if count is None]
-    if unknown and not complaints and not asked.empty:
-        return FailingRows(conditions.all_there(unknown), expected)
-    actual = ", ".join(f"{field.name} {types.text_of(field.type)}" for field in asked.all.schema)
+    if unknown and not complaints and not request.empty:
+        return FailingRows(conditions.no_nulls(unknown), expected)
+    actual = ", ".join(f"{field.name} {types.text_of(field.type)}" for field in request.all.schema)
     status: CheckStatus = "failed" if complaints else "passed"
     return ProvenFinding(Finding(status, expected, actual, "; ".join(complaints), method="footer"))
 
 
-def _undeclared(asked: CheckRequest) -> list[str]:
-    if not asked.check.params["only"]:
+def _undeclared(request: CheckRequest) -> list[str]:
+    if not request.check.params["only"]:
         return []
-    declared = {name.lower() for name in asked.check.columns}
+    declared = {name.lower() for name in request.check.columns}
     declared |= {name.partition(".")[0] for name in declared}
-    added = {name.lower() for file in asked.subject.files for name in file.added}
-    names = [name for name in asked.all.names if name.lower() not in declared | added]
+    added = {name.lower() for file in request.subject.files for name in file.added}
+    names = [name for name in request.all.names if name.lower() not in declared | added]
     return [f"{name!r} is not declared" for name in names]
 
 
-def _unlike(asked: CheckRequest, declared: list[tuple[str, str]]) -> Iterator[str]:
+def _mismatches(request: CheckRequest, declared: list[tuple[str, str]]) -> Iterator[str]:
     """Declared columns that are missing, or of another type."""
     stored = {
-        name.lower(): type for file in asked.subject.files for name, type in types.stored(file)
+        name.lower(): type for file in request.subject.files for name, type in types.stored(file)
     }
     for name, text in declared:
-        column = asked.all.find(name)
+        column = request.all.find(name)
         if column is None:
             yield f"{name!r} is declared and missing"
             continue
         type = types.canonical(text) if text else None
         if text and type is None:
-            asked.refuse(f"declares {name!r} to be {text!r}, which is not a Spark type")
-        there = stored.get(column.name.lower()) or types.text_of(column.type)
-        if type is not None and there != type:
-            yield f"{name!r} is declared {type}, and is {there}"
+            request.refuse(f"declares {name!r} to be {text!r}, which is not a Spark type")
+        actual = stored.get(column.name.lower()) or types.text_of(column.type)
+        if type is not None and actual != type:
+            yield f"{name!r} is declared {type}, and is {actual}"

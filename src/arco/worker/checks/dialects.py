@@ -15,7 +15,7 @@ from arco.worker.checks.values import MAX_US
 
 
 class NotTranslatable(Exception):
-    """The dialect has no words for this; the other one has."""
+    """This dialect cannot express it; the other one can."""
 
 
 class Dialect(Protocol):
@@ -67,7 +67,7 @@ class DuckSql:
 
 
 class SparkSql:
-    """Texts are spelled as bytes: what a backslash means depends on a session's settings."""
+    """Texts are written as bytes: the meaning of a backslash depends on the session's settings."""
 
     def __init__(self, type_of: Callable[[str], str]) -> None:
         """`type_of` tells the type of an expression."""
@@ -105,7 +105,7 @@ def whole(pattern: str) -> str:
     return f"\\A(?:{pattern})\\z"
 
 
-# -- literals that both write alike -------------------------------------------------------
+# -- literals that are equal in both ------------------------------------------------------
 
 
 def number(value: int, column: CheckColumn) -> str:

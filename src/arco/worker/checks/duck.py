@@ -25,17 +25,17 @@ from servo.contract.partition import Scalar
 from servo.contract.task import CheckMethod, InputRef
 
 FETCHED_BYTES: Final = 256 << 20
-"""Up to so much is fetched from a distant store; Spark looks at more."""
+"""Maximum size that is fetched from a remote store; larger data is checked by Spark."""
 MEMORY_BYTES: Final = 2 << 30
-"""What is held at most before it spills to disk; on small machines a quarter of theirs."""
+"""Maximum memory before it spills to disk; on small machines a quarter of their memory."""
 
 _SQL: Final = DuckSql()
 _LOCAL: Final = "file://"
 _FILE: Final = "file_index"
 """DuckDB's own column: which of the files a row is in."""
 _TRUSTING: Final = "statistics_propagation,filter_pushdown,join_filter_pushdown"
-"""Optimizers that leave out what a file's least and greatest values rule out. Those of floats
-say nothing about NaN, which DuckDB takes for the greatest of all."""
+"""Optimizers that skip row groups by their minimum and maximum. Those of floats say nothing about
+NaN, which DuckDB sorts as the greatest value."""
 
 
 class DuckEngine:
@@ -43,10 +43,10 @@ class DuckEngine:
 
     method: CheckMethod = "duckdb"
 
-    def __init__(self, subject: Subject, columns: Columns, around: CheckContext) -> None:
+    def __init__(self, subject: Subject, columns: Columns, context: CheckContext) -> None:
         self._subject = subject
         self._columns = columns
-        self._around = around
+        self._context = context
         self._folder = tempfile.TemporaryDirectory(prefix="arco-checks-")
         self._places: dict[str, str] = {}
         self._tables: dict[InputRef, str] = {}
@@ -70,7 +70,7 @@ class DuckEngine:
     def stop(self) -> None:
         self._connection.interrupt()
 
-    # -- questions ------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------
 
     def can(self, need: Need) -> bool:
         match need:
@@ -92,16 +92,18 @@ class DuckEngine:
         return not isinstance(need, OrphanRows)
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
-        asked = ", ".join(_aggregate(need) for need in needs)
-        # Every row is looked at anyway.
-        return list(self.query(f"SELECT {asked} FROM {self._relation()}", without=_TRUSTING)[0])
+        aggregates = ", ".join(_aggregate(need) for need in needs)
+        # It reads every row anyway.
+        return list(
+            self.query(f"SELECT {aggregates} FROM {self._relation()}", without=_TRUSTING)[0]
+        )
 
     def apart(self, need: Need) -> int:
         match need:
             case DuplicateRows():
                 keys = _keys(need)
-                there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-                source = f"FROM {self._relation()} WHERE {there}"
+                not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+                source = f"FROM {self._relation()} WHERE {not_null}"
                 different = f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(keys)} {source})"
                 sql = f"SELECT (SELECT count(*) {source}) - ({different})"
             case OrphanRows():
@@ -119,9 +121,9 @@ class DuckEngine:
                 sql = f"SELECT * FROM {self._narrow(first)} WHERE {_misfit(need)}"
             case DuplicateRows():
                 keys = ", ".join(_keys(need))
-                there = " AND ".join(f"{key} IS NOT NULL" for key in _keys(need))
+                not_null = " AND ".join(f"{key} IS NOT NULL" for key in _keys(need))
                 twice = (
-                    f"SELECT {keys} FROM {self._relation()} WHERE {there} "
+                    f"SELECT {keys} FROM {self._relation()} WHERE {not_null} "
                     f"GROUP BY {keys} HAVING count(*) > 1 LIMIT {SAMPLED}"
                 )
                 sql = f"SELECT * FROM {self._narrow(first)} WHERE ({keys}) IN ({twice})"
@@ -131,12 +133,12 @@ class DuckEngine:
         return self._rows(f"{sql} LIMIT {SAMPLED}")
 
     def _orphans(self, need: OrphanRows, relation: str = "") -> str:
-        ours, theirs = comparable(_SQL, need.column), comparable(_SQL, need.target_column)
+        value, target_value = comparable(_SQL, need.column), comparable(_SQL, need.target_column)
         key, target = quoted(unused(self._columns.names)), self.table_of(need.target)
         return (
-            f"(SELECT *, {ours} AS {key} FROM {relation or self._relation()} "
-            f"WHERE {ours} IS NOT NULL) "
-            f"ANTI JOIN (SELECT {theirs} AS {key} FROM {target}) USING ({key})"
+            f"(SELECT *, {value} AS {key} FROM {relation or self._relation()} "
+            f"WHERE {value} IS NOT NULL) "
+            f"ANTI JOIN (SELECT {target_value} AS {key} FROM {target}) USING ({key})"
         )
 
     def query(self, sql: str, *, without: str = "") -> list[tuple[Any, ...]]:
@@ -217,7 +219,7 @@ class DuckEngine:
         return f"CAST({value} AS {self._connection.from_arrow(empty).types[0]})"
 
     def _by_file(self, values: Sequence[str]) -> str:
-        """A value for each file. One list, and no branch for each: those take long to plan."""
+        """A value for each file, from a list: a CASE of many branches takes long to plan."""
         self._lists += 1
         name = f"list_{self._lists}"
         self._connection.execute(f"SET VARIABLE {name} = [{', '.join(values)}]")
@@ -225,9 +227,9 @@ class DuckEngine:
 
     def _fetch(self, subject: Subject) -> None:
         """Bring the files here, where they are not on this machine's disk already."""
-        store = self._around.store
+        store = self._context.store
         missing = [f.footer.path for f in subject.files if f.footer.path not in self._places]
-        if is_local(self._around):
+        if is_local(self._context):
             root = store.url.removeprefix(_LOCAL)
             self._places.update((path, f"{root}/{path}") for path in missing)
             return
@@ -244,7 +246,7 @@ class DuckEngine:
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-    """Whatever goes wrong with a query is no more than a question without an answer."""
+    """Any error of a query becomes a CheckEngineError."""
     try:
         yield
     except Exception as error:
@@ -252,13 +254,13 @@ def answered() -> Iterator[None]:
         raise CheckEngineError(str(error).partition("\n")[0] or kind, kind) from error
 
 
-def is_local(around: CheckContext) -> bool:
-    return around.store.url.startswith(_LOCAL)
+def is_local(context: CheckContext) -> bool:
+    return context.store.url.startswith(_LOCAL)
 
 
-def in_reach(around: CheckContext, size: int) -> bool:
+def in_reach(context: CheckContext, size: int) -> bool:
     """Whether files are on this machine's disk, or small enough to be fetched, or must be."""
-    return is_local(around) or around.frame is None or size <= FETCHED_BYTES
+    return is_local(context) or context.frame is None or size <= FETCHED_BYTES
 
 
 def _sayable(condition: Any) -> bool:

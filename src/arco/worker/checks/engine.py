@@ -1,4 +1,4 @@
-"""What an engine does for checks: a few counts, and a look at the rows behind them."""
+"""What a check engine does: it counts failing rows, and returns a sample of them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from servo.contract.task import CheckMethod
 
 SAMPLED: Final = 5
 SAMPLED_COLUMNS: Final = 128
-"""A sampled row is shown in a kibibyte, and a column takes eight bytes of it or more."""
+"""A sampled row is shown in 1 KiB, and a column takes at least eight bytes of that."""
 
 Need: TypeAlias = FailingRows | FalseRows | NewestValue | DuplicateRows | OrphanRows
 Rowwise: TypeAlias = FailingRows | FalseRows | DuplicateRows | OrphanRows
-"""What is about single rows, which can be shown."""
+"""Needs about single rows, of which a sample can be shown."""
 
 
 def sampled(first: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Of a subject's columns those that a sample can show: the `first`, and others if they fit."""
+    """The columns of a sample: `first`, then others as long as they fit."""
     selected = {*first, *names[:SAMPLED_COLUMNS]}
     return [name for name in names if name in selected]
 
 
 class CheckEngineError(Exception):
-    """The engine could not do it. The message is its own, in one line; `kind` quotes no value."""
+    """The engine failed. The message is the engine's, in one line; `kind` contains no value."""
 
     def __init__(self, message: str, kind: str = "") -> None:
         super().__init__(message)
@@ -35,22 +35,19 @@ class CheckEngine(Protocol):
     method: CheckMethod
 
     def can(self, need: Need) -> bool:
-        """Whether it has the words for it, and answers as the other engine would."""
+        """Whether it can express this, with the same result as the other engine."""
 
     def fuses(self, need: Need) -> bool:
-        """Whether it is answered in one pass with others, and not in one of its own."""
+        """Whether it is evaluated in one pass with others."""
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
-        """A number for each: rows that do not fit, or the newest moment, if there is one.
-
-        Raises Unanswered.
-        """
+        """A number for each: failing rows, or the newest time. Raises CheckEngineError."""
 
     def apart(self, need: Need) -> int:
-        """Number of failing rows. Raises Unanswered."""
+        """Number of failing rows. Raises CheckEngineError."""
 
     def sample(self, need: Rowwise, first: Sequence[str]) -> list[dict[str, Any]]:
-        """A few of the rows that do not fit, with the columns of `sampled`. Raises Unanswered."""
+        """Some failing rows, with the columns of `sampled`. Raises CheckEngineError."""
 
     def stop(self) -> None:
         """End what is running; from another thread."""

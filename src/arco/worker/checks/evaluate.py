@@ -2,17 +2,16 @@
 
     footers  ->  DuckDB, one pass for all  ->  Spark, one pass for all  ->  Python
 
-First everything is prepared, and what cannot be meant ends it before any data is
-read. What the footers of the files prove is known by then. All conditions on rows
-are counted in one pass over the columns that they name; uniqueness and references
-take a pass each, over their columns alone. A sample of rows is looked for only where
-some do not fit.
+First all checks are prepared: invalid ones end the evaluation before any data is read, and those
+that the footers of the files prove are done. All conditions on rows are counted in one pass over
+their columns; uniqueness and references take a pass each, over their columns alone. A sample is
+read only for checks that fail.
 
-DuckDB does what it can say, where the files are on this machine's disk or are small
-enough to be fetched. Spark does the rest, and whatever DuckDB turns out not to manage.
+DuckDB evaluates what it can express, if the files are on this machine's disk or are small enough to
+be fetched. Spark evaluates the rest, and what fails in DuckDB.
 
-Checks that share a pass share its time. A timeout ends the pass; those whose time is
-over are errors, and the others are asked again without them.
+Checks that share a pass share its time. A timeout ends the pass; the checks whose timeout has
+passed are errors, and the others are evaluated again.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ NO_SPARK: Final = "this check needs Spark, which this worker does not have"
 
 
 def evaluate(
-    checks: Sequence[Check], subject: Subject, around: CheckContext
+    checks: Sequence[Check], subject: Subject, context: CheckContext
 ) -> tuple[CheckResult, ...]:
     """A result for each check, in their order.
 
@@ -62,22 +61,22 @@ def evaluate(
     """
     if not checks:
         return ()
-    with contextlib.closing(_Evaluation(subject, around)) as evaluation:
+    with contextlib.closing(_Evaluation(subject, context)) as evaluation:
         findings = evaluation.findings(checks)
     rows = subject.rows
     return tuple(
-        _result(check, finding, rows, subject, around)
+        _result(check, finding, rows, subject, context)
         for check, finding in zip(checks, findings, strict=True)
     )
 
 
 class _Evaluation:
-    def __init__(self, subject: Subject, around: CheckContext) -> None:
+    def __init__(self, subject: Subject, context: CheckContext) -> None:
         self._subject = subject
-        self._around = around
+        self._context = context
         self._columns = Columns(subject)
         self._findings: dict[int, Finding] = {}
-        self._spark = None if around.frame is None else SparkCheckEngine(subject, around)
+        self._spark = None if context.frame is None else SparkCheckEngine(subject, context)
         self._duck: DuckEngine | None = None
 
     def close(self) -> None:
@@ -99,19 +98,19 @@ class _Evaluation:
         self._sample(prepared)
         return [self._findings[at] for at in range(len(checks))]
 
-    # -- before anything is looked at -----------------------------------------------------
+    # -- preparation ----------------------------------------------------------------------
 
     def _prepared(self, checks: Sequence[Check]) -> list[Prepared]:
         done: list[Prepared] = []
         flaws: list[UnsuitableCheck] = []
         for at, check in enumerate(checks):
-            asked = CheckRequest(check, self._subject, self._columns, self._around)
+            request = CheckRequest(check, self._subject, self._columns, self._context)
             try:
-                need = need_of(asked)
+                need = need_of(request)
                 columns = (
                     ()
                     if isinstance(need, ProvenFinding | PythonCall | FalseRows)
-                    else asked.columns
+                    else request.columns
                 )
                 prepared = Prepared(at, check, columns, need)
                 self._approve(prepared)
@@ -128,7 +127,7 @@ class _Evaluation:
         return done
 
     def _approve(self, prepared: Prepared) -> None:
-        """Have Spark look at what only Spark can read."""
+        """Let Spark validate SQL and patterns that DuckDB does not support."""
         need = prepared.need
         if not isinstance(need, FailingRows | FalseRows) or self._spark is None:
             return
@@ -141,7 +140,7 @@ class _Evaluation:
 
     def _duckdb(self) -> DuckEngine:
         if self._duck is None:
-            self._duck = DuckEngine(self._subject, self._columns, self._around)
+            self._duck = DuckEngine(self._subject, self._columns, self._context)
         return self._duck
 
     # -- the passes -----------------------------------------------------------------------
@@ -153,10 +152,10 @@ class _Evaluation:
         pending = [p for p in prepared if not isinstance(p.need, ProvenFinding | PythonCall)]
         pending = [each for each in pending if each.at not in self._findings]
         for engine in self._engines(pending):
-            mine = [p for p in pending if p.at not in self._findings and engine.can(_asked(p))]
-            self._pass(engine, [each for each in mine if engine.fuses(_asked(each))])
-            for each in mine:
-                if not engine.fuses(_asked(each)):
+            supported = [p for p in pending if p.at not in self._findings and engine.can(_need(p))]
+            self._pass(engine, [each for each in supported if engine.fuses(_need(each))])
+            for each in supported:
+                if not engine.fuses(_need(each)):
                     self._apart(engine, each)
         for each in pending:
             self._findings.setdefault(each.at, Finding("error", message=NO_SPARK))
@@ -169,10 +168,10 @@ class _Evaluation:
                 self._note(each, 0, Finding("passed", method="footer"))
 
     def _engines(self, pending: Sequence[Prepared]) -> Iterator[CheckEngine]:
-        """DuckDB if the files are near or small, then Spark if there is one."""
+        """DuckDB if the files are local or small, then Spark if there is one."""
         if not pending:
             return
-        if in_reach(self._around, self._weight(pending)):
+        if in_reach(self._context, self._weight(pending)):
             yield self._duckdb()
         if self._spark is not None:
             yield self._spark
@@ -182,13 +181,13 @@ class _Evaluation:
         return self._subject.bytes + sum(targets)
 
     def _pass(self, engine: CheckEngine, group: Sequence[Prepared]) -> None:
-        """Answer as many as can be in one pass; what fails together is asked one by one."""
+        """Evaluate checks in one pass. If that fails, evaluate them one by one."""
         while group:
             seconds = min(self._seconds(each) for each in group)
-            began = self._around.clock.monotonic()
+            began = self._context.clock.monotonic()
             try:
-                with limited(self._around, seconds, engine.stop):
-                    counts = engine.fused([_asked(each) for each in group])
+                with limited(self._context, seconds, engine.stop):
+                    counts = engine.fused([_need(each) for each in group])
             except CheckTimeout as slow:
                 late = [each for each in group if self._seconds(each) <= seconds]
                 self._fail(late, str(slow), engine)
@@ -213,45 +212,47 @@ class _Evaluation:
         """Whether no other engine may still answer."""
         return engine is self._spark or self._spark is None
 
-    def _apart(self, engine: CheckEngine, each: Prepared) -> None:
-        began, seconds = self._around.clock.monotonic(), self._seconds(each)
+    def _apart(self, engine: CheckEngine, prepared: Prepared) -> None:
+        began, seconds = self._context.clock.monotonic(), self._seconds(prepared)
         try:
-            with limited(self._around, seconds, engine.stop):
-                count = engine.apart(_asked(each))
+            with limited(self._context, seconds, engine.stop):
+                count = engine.apart(_need(prepared))
         except CheckTimeout as slow:
-            self._fail([each], str(slow), engine)
+            self._fail([prepared], str(slow), engine)
         except CheckEngineError as error:
             if self._is_last(engine):
-                self._fail([each], self._error_text(error), engine)
+                self._fail([prepared], self._error_text(error), engine)
         else:
             took = self._since(began)
-            self._note(each, count, Finding("passed", method=engine.method, wall_ms=took))
+            self._note(prepared, count, Finding("passed", method=engine.method, wall_ms=took))
 
-    def _call(self, each: Prepared, need: PythonCall) -> None:
-        began = self._around.clock.monotonic()
-        finding = called(need, self._subject, self._around, self._seconds(each))
-        self._findings[each.at] = finding._replace(wall_ms=self._since(began))
+    def _call(self, prepared: Prepared, need: PythonCall) -> None:
+        began = self._context.clock.monotonic()
+        finding = called(need, self._subject, self._context, self._seconds(prepared))
+        self._findings[prepared.at] = finding._replace(wall_ms=self._since(began))
 
-    # -- what was found -------------------------------------------------------------------
+    # -- findings -------------------------------------------------------------------------
 
-    def _note(self, each: Prepared, count: int | None, finding: Finding) -> None:
-        if isinstance(each.need, NewestValue):
-            age = judged_age(each.need, count, self._around)
-            self._findings[each.at] = age._replace(method=finding.method, wall_ms=finding.wall_ms)
+    def _note(self, prepared: Prepared, count: int | None, finding: Finding) -> None:
+        if isinstance(prepared.need, NewestValue):
+            age = judged_age(prepared.need, count, self._context)
+            self._findings[prepared.at] = age._replace(
+                method=finding.method, wall_ms=finding.wall_ms
+            )
             return
         failing = count or 0
         actual = rows_that(failing, self._subject.rows)
-        self._findings[each.at] = finding._replace(
+        self._findings[prepared.at] = finding._replace(
             status="failed" if failing else "passed",
-            expected=_expected(each),
+            expected=_expected(prepared),
             actual=actual,
-            message=f"{_complaint(each)} in {actual}" if failing else "",
+            message=f"{_complaint(prepared)} in {actual}" if failing else "",
             failing=failing,
         )
 
     def _error_text(self, error: CheckEngineError) -> str:
-        """An engine's own words may quote values."""
-        personal = self._around.pii or any(ref.pii for ref in self._around.references)
+        """The message of an engine may contain values of personal columns."""
+        personal = self._context.pii or any(ref.pii for ref in self._context.references)
         return error.kind if personal else str(error)
 
     def _fail(self, group: Iterable[Prepared], message: str, engine: CheckEngine) -> None:
@@ -271,14 +272,14 @@ class _Evaluation:
             engine = self._sampler(finding, need)
             if engine is None:
                 continue
-            began = self._around.clock.monotonic()
+            began = self._context.clock.monotonic()
             first = [column.top for column in each.columns]
             try:
-                with limited(self._around, self._seconds(each), engine.stop):
+                with limited(self._context, self._seconds(each), engine.stop):
                     rows = engine.sample(need, first)
             except (CheckTimeout, CheckEngineError):
                 continue  # the verdict stands without it
-            sample = sample_texts(rows, first, self._around.pii, self._around.redact)
+            sample = sample_texts(rows, first, self._context.pii, self._context.redact)
             took = finding.wall_ms + self._since(began)
             self._findings[each.at] = finding._replace(sample=sample, wall_ms=took)
 
@@ -287,24 +288,24 @@ class _Evaluation:
     ) -> CheckEngine | None:
         if finding.method == "spark":
             return self._spark
-        near = in_reach(self._around, self._subject.bytes)
+        near = in_reach(self._context, self._subject.bytes)
         return self._duckdb() if near and self._duckdb().can(need) else self._spark
 
-    def _seconds(self, each: Prepared) -> int:
-        return each.check.timeout_s or TIMEOUT_S
+    def _seconds(self, prepared: Prepared) -> int:
+        return prepared.check.timeout_s or TIMEOUT_S
 
     def _since(self, began: float) -> int:
-        return int((self._around.clock.monotonic() - began) * 1_000)
+        return int((self._context.clock.monotonic() - began) * 1_000)
 
 
-def _asked(each: Prepared) -> Need:
-    assert not isinstance(each.need, ProvenFinding | PythonCall)
-    return each.need
+def _need(prepared: Prepared) -> Need:
+    assert not isinstance(prepared.need, ProvenFinding | PythonCall)
+    return prepared.need
 
 
-def _expected(each: Prepared) -> str:
-    names = ", ".join(column.name for column in each.columns)
-    match each.need:
+def _expected(prepared: Prepared) -> str:
+    names = ", ".join(column.name for column in prepared.columns)
+    match prepared.need:
         case FailingRows(expected=expected):
             return expected
         case DuplicateRows():
@@ -316,11 +317,11 @@ def _expected(each: Prepared) -> str:
     return ""
 
 
-def _complaint(each: Prepared) -> str:
-    names = ", ".join(column.name for column in each.columns)
-    match each.need:
+def _complaint(prepared: Prepared) -> str:
+    names = ", ".join(column.name for column in prepared.columns)
+    match prepared.need:
         case FailingRows(expected=expected):
-            return _misfit(each, expected)
+            return _misfit(prepared, expected)
         case DuplicateRows():
             return f"({names}) is a duplicate" if "," in names else f"{names} is a duplicate"
         case OrphanRows(target=target, target_column=column):
@@ -330,23 +331,23 @@ def _complaint(each: Prepared) -> str:
     return ""
 
 
-def _misfit(each: Prepared, expected: str) -> str:
-    name = " or ".join(column.name for column in each.columns)
-    match each.check.kind:
+def _misfit(prepared: Prepared, expected: str) -> str:
+    name = " or ".join(column.name for column in prepared.columns)
+    match prepared.check.kind:
         case "not_null":
             return f"{name} is null"
         case "in_range":
-            nan = " or NaN" if each.columns[0].family == "float" else ""
-            return f"{name} is {beyond(each.check.params)}{nan}"
+            nan = " or NaN" if prepared.columns[0].family == "float" else ""
+            return f"{name} is {beyond(prepared.check.params)}{nan}"
         case "columns":
             return "a column that is declared not null is null"
         case "matches":
-            return f"{name} does not match {each.check.params['pattern']}"
+            return f"{name} does not match {prepared.check.params['pattern']}"
     return f"{name} is not {expected}"
 
 
 def _result(
-    check: Check, finding: Finding, rows: int, subject: Subject, around: CheckContext
+    check: Check, finding: Finding, rows: int, subject: Subject, context: CheckContext
 ) -> CheckResult:
     passed = finding.status == "passed"
     promised = bool(check.contract)
@@ -354,16 +355,16 @@ def _result(
         name=check.name,
         passed=passed,
         severity=check.severity,
-        message=_bounded(finding.message, around),
+        message=_bounded(finding.message, context),
         kind=check.kind,
         phase=check.phase,
         input=subject.asset if check.phase == "before" else "",
         parameter=subject.ref.parameter if check.phase == "before" else "",
         columns=check.columns,
         status=finding.status,
-        action="continue" if passed else around.gating.action(check.severity, promised=promised),
-        expected=_bounded(finding.expected, around),
-        actual=_bounded(finding.actual, around),
+        action="continue" if passed else context.gating.action(check.severity, promised=promised),
+        expected=_bounded(finding.expected, context),
+        actual=_bounded(finding.actual, context),
         rows=rows,
         failing=finding.failing,
         method=finding.method,
@@ -373,6 +374,6 @@ def _result(
     )
 
 
-def _bounded(text: str, around: CheckContext) -> str:
-    text = encodable(around.redact(text))
+def _bounded(text: str, context: CheckContext) -> str:
+    text = encodable(context.redact(text))
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

@@ -1,7 +1,7 @@
-"""From a check to what it takes to answer it, one function for each kind.
+"""From a check to its need (`needs.py`), one function for each kind.
 
-A check that cannot be meant (a column that is not there, a bound that is no number)
-raises Misfit, which is a matter of configuration and not of the data.
+An invalid check (a missing column, a bound that is no number) raises UnsuitableCheck: an error of
+configuration, not of the data.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class CheckRequest:
     """One check of one subject."""
 
     def __init__(
-        self, check: Check, subject: Subject, columns: Columns, around: CheckContext
+        self, check: Check, subject: Subject, columns: Columns, context: CheckContext
     ) -> None:
         self.check = check
         self.subject = subject
         self.all = columns
-        self.around = around
+        self.context = context
 
     @cached_property
     def columns(self) -> tuple[CheckColumn, ...]:
@@ -89,40 +89,42 @@ class CheckRequest:
     def _find(self, name: str) -> CheckColumn:
         column = self.all.find(name)
         if column is None:
-            self.refuse(f"names the column {name!r}, which does not exist", meant(name, self.all))
+            self.refuse(
+                f"names the column {name!r}, which does not exist", suggestion(name, self.all)
+            )
         return column
 
 
-def meant(name: str, columns: Columns) -> str:
-    """Which column somebody may have meant, whatever its case."""
+def suggestion(name: str, columns: Columns) -> str:
+    """A suggestion for a missing column."""
     return did_you_mean(name, columns.names) or f"there are {some(columns.names)}"
 
 
-def need_of(asked: CheckRequest) -> Need:
-    """What it takes. Raises Misfit."""
-    kind = KINDS.get(asked.check.kind)
+def need_of(request: CheckRequest) -> Need:
+    """The need of a check. Raises UnsuitableCheck."""
+    kind = KINDS.get(request.check.kind)
     if kind is None:
-        asked.refuse(f"is of the unknown kind {asked.check.kind!r}", f"there are {some(KINDS)}")
-    if asked.check.columns and not asked.subject.files:
+        request.refuse(f"is of the unknown kind {request.check.kind!r}", f"there are {some(KINDS)}")
+    if request.check.columns and not request.subject.files:
         return ProvenFinding(Finding("error", message="there is no data to check"))
-    return kind(asked)
+    return kind(request)
 
 
-# -- what the footers know ----------------------------------------------------------------
+# -- checks that footers may prove --------------------------------------------------------
 
 
-def _row_count(asked: CheckRequest) -> Need:
-    low, high = _whole(asked, "min"), _whole(asked, "max")
-    rows = asked.subject.rows
+def _row_count(request: CheckRequest) -> Need:
+    low, high = _whole(request, "min"), _whole(request, "max")
+    rows = request.subject.rows
     good = values.Span(low, high).holds(rows)
-    expected = f"{between(asked.text('min'), asked.text('max'))} rows"
+    expected = f"{between(request.text('min'), request.text('max'))} rows"
     return ProvenFinding(_footer_finding(good, expected, f"{rows} rows", f"there are {rows} rows"))
 
 
-def _row_count_change(asked: CheckRequest) -> Need:
-    bounds = asked.text("min_percent"), asked.text("max_percent")
-    low, high = _whole(asked, "min_percent"), _whole(asked, "max_percent")
-    rows, before = asked.subject.rows, asked.around.previous
+def _row_count_change(request: CheckRequest) -> Need:
+    bounds = request.text("min_percent"), request.text("max_percent")
+    low, high = _whole(request, "min_percent"), _whole(request, "max_percent")
+    rows, before = request.subject.rows, request.context.previous
     expected = f"{between(*(None if each is None else f'{each}%' for each in bounds))}"
     if not before:
         nothing = Finding(
@@ -136,21 +138,21 @@ def _row_count_change(asked: CheckRequest) -> Need:
     return ProvenFinding(finding._replace(method="catalog"))
 
 
-def _schema_is(asked: CheckRequest) -> Need:
-    given = asked.check.params["types"]
+def _schema_is(request: CheckRequest) -> Need:
+    given = request.check.params["types"]
     assert isinstance(given, list)
     expected = []
-    for name, text in zip(asked.check.columns, given, strict=True):
+    for name, text in zip(request.check.columns, given, strict=True):
         type = types.canonical(text)
         if type is None:
-            asked.refuse(f"expects {name!r} to be {text!r}, which is not a Spark type")
+            request.refuse(f"expects {name!r} to be {text!r}, which is not a Spark type")
         expected.append((name, type))
     actual, complaint = expected, ""
-    for file in asked.subject.files:
+    for file in request.subject.files:
         stored = types.stored(file)
-        if expected not in (stored, stored + _added(asked, file)):
+        if expected not in (stored, stored + _added(request, file)):
             actual = stored
-            complaint = f"{_difference(expected, stored)}{_version(asked, file)}"
+            complaint = f"{_difference(expected, stored)}{_version(request, file)}"
             break
     return ProvenFinding(
         _footer_finding(
@@ -162,14 +164,14 @@ def _schema_is(asked: CheckRequest) -> Need:
     )
 
 
-def _added(asked: CheckRequest, file: File) -> list[tuple[str, str]]:
+def _added(request: CheckRequest, file: File) -> list[tuple[str, str]]:
     """The partition's dimensions, as far as they are no columns of the file."""
-    return [(name, types.text_of(asked.all.schema.field(name).type)) for name in file.added]
+    return [(name, types.text_of(request.all.schema.field(name).type)) for name in file.added]
 
 
-def _version(asked: CheckRequest, file: File) -> str:
-    """Which version a file is of, if there are others."""
-    versions = asked.subject.ref.materializations
+def _version(request: CheckRequest, file: File) -> str:
+    """The version of a file, for messages, if there are several."""
+    versions = request.subject.ref.materializations
     if len(versions) == 1:
         return ""
     of = next(each for each in versions if file.footer.path.startswith(f"{each.path}/"))
@@ -178,48 +180,48 @@ def _version(asked: CheckRequest, file: File) -> str:
 
 
 def _difference(expected: list[tuple[str, str]], actual: list[tuple[str, str]]) -> str:
-    there, asked = dict(actual), dict(expected)
-    parts = [f"{name!r} is missing" for name in asked if name not in there]
-    parts += [f"{name!r} is unexpected" for name in there if name not in asked]
+    actual_types, expected_types = dict(actual), dict(expected)
+    parts = [f"{name!r} is missing" for name in expected_types if name not in actual_types]
+    parts += [f"{name!r} is unexpected" for name in actual_types if name not in expected_types]
     parts += [
-        f"{name!r} is {there[name]} and not {type}"
+        f"{name!r} is {actual_types[name]} and not {type}"
         for name, type in expected
-        if name in there and there[name] != type
+        if name in actual_types and actual_types[name] != type
     ]
     return "; ".join(parts) or "the columns are in another order"
 
 
-def _not_null(asked: CheckRequest) -> Need:
+def _not_null(request: CheckRequest) -> Need:
     expected = "no nulls"
-    counts = [proofs.nulls(asked.subject, column) for column in asked.columns]
-    condition = conditions.all_there(asked.columns)
+    counts = [proofs.nulls(request.subject, column) for column in request.columns]
+    condition = conditions.no_nulls(request.columns)
     if len(counts) == 1 or not any(counts):
         total = counts[0] if len(counts) == 1 else 0 if None not in counts else None
         if total == 0:
-            return _all_fit(asked, expected)
+            return _all_fit(request, expected)
         return FailingRows(condition, expected, total)
     return FailingRows(condition, expected)
 
 
-def _in_range(asked: CheckRequest) -> Need:
-    asked.expect(RANGED, "numbers, texts, dates or timestamps")
-    low, high = asked.text("min"), asked.text("max")
+def _in_range(request: CheckRequest) -> Need:
+    request.expect(RANGED, "numbers, texts, dates or timestamps")
+    low, high = request.text("min"), request.text("max")
     expected = between(low, high)
     try:
-        condition = conditions.between(asked.column, low, high)
+        condition = conditions.between(request.column, low, high)
     except Unsuitable as error:
-        asked.refuse(f"compares {asked.column.name!r} with {expected}: that is {error}")
-    if asked.empty or _is_within(asked, low, high):
-        return _all_fit(asked, expected)
+        request.refuse(f"compares {request.column.name!r} with {expected}: that is {error}")
+    if request.empty or _is_within(request, low, high):
+        return _all_fit(request, expected)
     return FailingRows(condition, expected)
 
 
-def _is_within(asked: CheckRequest, low: str | None, high: str | None) -> bool:
-    column = asked.column
+def _is_within(request: CheckRequest, low: str | None, high: str | None) -> bool:
+    column = request.column
     if column.collated:
         return False  # bounds are in the order of code points
     try:
-        bounds = proofs.bounds(asked.subject, column)
+        bounds = proofs.bounds(request.subject, column)
     except proofs.NoStatistics:
         return False
     if bounds is None:
@@ -230,20 +232,20 @@ def _is_within(asked: CheckRequest, low: str | None, high: str | None) -> bool:
     return span.holds(bounds.low) and span.holds(bounds.high)
 
 
-def _freshness(asked: CheckRequest) -> Need:
-    asked.expect(("timestamp", "date"), "timestamps or dates")
-    seconds = asked.check.params["max_age_s"]
+def _freshness(request: CheckRequest) -> Need:
+    request.expect(("timestamp", "date"), "timestamps or dates")
+    seconds = request.check.params["max_age_s"]
     assert isinstance(seconds, int)
-    need = NewestValue(asked.column, seconds)
+    need = NewestValue(request.column, seconds)
     try:
-        bounds = proofs.bounds(asked.subject, asked.column)
+        bounds = proofs.bounds(request.subject, request.column)
     except proofs.NoStatistics:
         return need
     newest = None if bounds is None else bounds.high
-    return ProvenFinding(judged_age(need, newest, asked.around)._replace(method="footer"))
+    return ProvenFinding(judged_age(need, newest, request.context)._replace(method="footer"))
 
 
-def judged_age(need: NewestValue, newest: int | None, around: CheckContext) -> Finding:
+def judged_age(need: NewestValue, newest: int | None, context: CheckContext) -> Finding:
     expected = f"at most {age(need.max_age_s)} old"
     if newest is None:
         return Finding("failed", expected, "no value", "there is no value to compute an age from")
@@ -251,7 +253,7 @@ def judged_age(need: NewestValue, newest: int | None, around: CheckContext) -> F
     if newest == (values.MAX_DAYS if is_date else values.MAX_US):
         message = f"the newest {need.column.name} is infinity, which has no age"
         return Finding("error", expected, "infinity", message)
-    old_us = values.micros(around.clock.now()) - newest * (values.DAY_US if is_date else 1)
+    old_us = values.micros(context.clock.now()) - newest * (values.DAY_US if is_date else 1)
     good = old_us <= need.max_age_s * 1_000_000
     actual = f"{age(max(old_us // 1_000_000, 0))} old"
     return Finding(
@@ -259,25 +261,25 @@ def judged_age(need: NewestValue, newest: int | None, around: CheckContext) -> F
     )
 
 
-# -- what the data must be asked ----------------------------------------------------------
+# -- checks that read data ----------------------------------------------------------------
 
 
-def _unique(asked: CheckRequest) -> Need:
-    for column in asked.columns:
+def _unique(request: CheckRequest) -> Need:
+    for column in request.columns:
         if has_inside(column.type, pa.types.is_map):
-            asked.refuse(f"cannot compare maps, as {column.name!r} is or has")
-    expected = f"no two rows with the same {', '.join(c.name for c in asked.columns)}"
-    if asked.subject.rows <= 1:
-        return _all_fit(asked, expected)
-    return DuplicateRows(asked.columns, _dense(asked))
+            request.refuse(f"cannot compare maps, as {column.name!r} is or has")
+    expected = f"no two rows with the same {', '.join(c.name for c in request.columns)}"
+    if request.subject.rows <= 1:
+        return _all_fit(request, expected)
+    return DuplicateRows(request.columns, _dense(request))
 
 
-def _dense(asked: CheckRequest) -> tuple[int, int] | None:
-    """Keys that count something are close together, and a bit each tells them apart."""
-    if len(asked.columns) > 1 or asked.column.family != "integer":
+def _dense(request: CheckRequest) -> tuple[int, int] | None:
+    """The range of integer keys that are dense enough for a bitmap; None otherwise."""
+    if len(request.columns) > 1 or request.column.family != "integer":
         return None
     try:
-        bounds = proofs.bounds(asked.subject, asked.column)
+        bounds = proofs.bounds(request.subject, request.column)
     except proofs.NoStatistics:
         return None
     if bounds is None or bounds.high - bounds.low >= DENSE_KEYS:
@@ -285,56 +287,63 @@ def _dense(asked: CheckRequest) -> tuple[int, int] | None:
     return bounds.low, bounds.high
 
 
-def _accepted_values(asked: CheckRequest) -> Need:
-    asked.expect(LISTED, "plain values")
-    given = asked.check.params["values"]
-    assert isinstance(given, list)
-    expected = f"one of {some(given)}"
+def _accepted_values(request: CheckRequest) -> Need:
+    request.expect(LISTED, "plain values")
+    accepted = request.check.params["values"]
+    assert isinstance(accepted, list)
+    expected = f"one of {some(accepted)}"
     try:
-        condition = conditions.one_of(asked.column, given)
+        condition = conditions.one_of(request.column, accepted)
     except Unsuitable as error:
-        what = types.text_of(asked.column.type)
-        asked.refuse(f"accepts {some(given)} for {asked.column.name!r}, {what}: one is {error}")
-    if asked.empty:
-        return _all_fit(asked, expected)
+        what = types.text_of(request.column.type)
+        request.refuse(
+            f"accepts {some(accepted)} for {request.column.name!r}, {what}: one is {error}"
+        )
+    if request.empty:
+        return _all_fit(request, expected)
     return FailingRows(condition, expected)
 
 
-def _matches(asked: CheckRequest) -> Need:
-    asked.expect(("text",), "texts")
-    pattern = str(asked.check.params["pattern"])
-    return FailingRows(conditions.like(asked.column, pattern), f"like {pattern}")
+def _matches(request: CheckRequest) -> Need:
+    request.expect(("text",), "texts")
+    pattern = str(request.check.params["pattern"])
+    return FailingRows(conditions.like(request.column, pattern), f"like {pattern}")
 
 
-def _references(asked: CheckRequest) -> Need:
-    key, name = str(asked.check.params["asset"]), str(asked.check.params["column"])
-    asked.expect(KEYS, "plain values other than floats")
-    ref = next((each for each in asked.around.references if each.asset == key), None)
+def _references(request: CheckRequest) -> Need:
+    key, name = str(request.check.params["asset"]), str(request.check.params["column"])
+    request.expect(KEYS, "plain values other than floats")
+    ref = next((each for each in request.context.references if each.asset == key), None)
     if ref is None or not ref.materializations:
         return ProvenFinding(Finding("error", f"in {key}.{name}", message=f"{key} has no data yet"))
-    target = Subject.read(asked.around.store, ref)
+    target = Subject.read(request.context.store, ref)
     columns = Columns(target)
     target_column = columns.find(name)
     if target_column is None:
-        hint = meant(name, columns)
-        asked.refuse(f"names the column {name!r} of {key}, which does not exist", hint)
-    if target_column.family != asked.column.family:
-        ours, theirs = types.text_of(asked.column.type), types.text_of(target_column.type)
-        asked.refuse(f"compares {asked.column.name!r}, {ours}, with {key}.{name}, {theirs}")
-    if asked.empty:
-        return _all_fit(asked, f"in {key}.{name}")
-    return OrphanRows(asked.column, target, target_column)
+        hint = suggestion(name, columns)
+        request.refuse(f"names the column {name!r} of {key}, which does not exist", hint)
+    if target_column.family != request.column.family:
+        own_type, target_type = (
+            types.text_of(request.column.type),
+            types.text_of(target_column.type),
+        )
+        request.refuse(
+            f"compares {request.column.name!r}, {own_type}, with {key}.{name}, {target_type}"
+        )
+    if request.empty:
+        return _all_fit(request, f"in {key}.{name}")
+    return OrphanRows(request.column, target, target_column)
 
 
-def _expression(asked: CheckRequest) -> Need:
-    sql = str(asked.check.params["sql"])
-    return FalseRows(sql, for_duckdb(sql, asked.all))
+def _expression(request: CheckRequest) -> Need:
+    sql = str(request.check.params["sql"])
+    return FalseRows(sql, for_duckdb(sql, request.all))
 
 
-def _python(asked: CheckRequest) -> Need:
-    if asked.check.code is None:
-        asked.refuse("has no code")
-    return PythonCall(asked.check.code)
+def _python(request: CheckRequest) -> Need:
+    if request.check.code is None:
+        request.refuse("has no code")
+    return PythonCall(request.check.code)
 
 
 def _footer_finding(good: bool, expected: str, actual: str, complaint: str) -> Finding:
@@ -343,17 +352,17 @@ def _footer_finding(good: bool, expected: str, actual: str, complaint: str) -> F
     return Finding(status, expected, actual, message, method="footer")  # type: ignore[arg-type]
 
 
-def _all_fit(asked: CheckRequest, expected: str) -> ProvenFinding:
-    actual = rows_that(0, asked.subject.rows)
+def _all_fit(request: CheckRequest, expected: str) -> ProvenFinding:
+    actual = rows_that(0, request.subject.rows)
     return ProvenFinding(Finding("passed", expected, actual, failing=0, method="footer"))
 
 
-def _whole(asked: CheckRequest, name: str) -> int | None:
-    text = asked.text(name)
+def _whole(request: CheckRequest, name: str) -> int | None:
+    text = request.text(name)
     try:
         return None if text is None else int(text)
     except ValueError:
-        asked.refuse(f"has the {name} {text!r}, which is not a whole number")
+        request.refuse(f"has the {name} {text!r}, which is not a whole number")
 
 
 KINDS: Final[dict[str, Callable[[CheckRequest], Need]]] = {

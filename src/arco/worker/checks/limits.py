@@ -1,8 +1,7 @@
 """Time-outs and cancellation, for work that is done in C or by Spark.
 
-While a query runs, a thread watches the clock and the task. When time is over, or the
-task is to stop, it tells the engine; the query then ends with an error, whose reason
-is known here.
+While a query runs, a thread watches the clock and the task. After a timeout or a cancellation it
+stops the engine; the query then ends with an error, which is replaced by the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from arco.worker.checks.subject import CheckContext
 
 POLL_S: Final = 0.05
 STOPPED_S: Final = 10.0
-"""How long the last call of `stop` is waited for: one that hangs must not keep the task."""
+"""Maximum wait for the last call of `stop`: if it hangs, the task must not hang."""
 
 
 class CheckTimeout(Exception):
@@ -28,20 +27,20 @@ class CheckTimeout(Exception):
 
 
 @contextlib.contextmanager
-def limited(around: CheckContext, seconds: int, stop: Callable[[], None]) -> Iterator[None]:
+def limited(context: CheckContext, seconds: int, stop: Callable[[], None]) -> Iterator[None]:
     """Run the body; `stop` is called from another thread when it must end.
 
-    Raises TooSlow when time was over, and the task's own reason when it is to stop.
+    Raises CheckTimeout after the timeout, and the task's own reason when the task is to stop.
     """
-    reason = around.reason()
+    reason = context.reason()
     if reason is not None:
         raise reason
-    watch = _Watch(around, seconds, stop)
+    watch = _Watch(context, seconds, stop)
     try:
         yield
     except Exception:
         watch.end()
-        reason = around.reason()
+        reason = context.reason()
         if reason is not None:
             raise reason from None
         if watch.late:
@@ -52,9 +51,9 @@ def limited(around: CheckContext, seconds: int, stop: Callable[[], None]) -> Ite
 
 
 class _Watch:
-    def __init__(self, around: CheckContext, seconds: int, stop: Callable[[], None]) -> None:
-        self._around = around
-        self._deadline = around.clock.monotonic() + seconds
+    def __init__(self, context: CheckContext, seconds: int, stop: Callable[[], None]) -> None:
+        self._context = context
+        self._deadline = context.clock.monotonic() + seconds
         self._stop = stop
         self._over = threading.Event()
         self._gone = threading.Event()
@@ -62,15 +61,15 @@ class _Watch:
         threading.Thread(target=self._loop, name="arco-checks", daemon=True).start()
 
     def end(self) -> None:
-        """From here on nothing is stopped any more, unless `stop` itself hangs."""
+        """Do not call `stop` any more. Waits for a running call, unless that hangs."""
         self._over.set()
         self._gone.wait(STOPPED_S)
 
     def _loop(self) -> None:
         try:
             while not self._over.wait(POLL_S):
-                late = self._around.clock.monotonic() >= self._deadline
-                if late or self._around.reason() is not None:
+                late = self._context.clock.monotonic() >= self._deadline
+                if late or self._context.reason() is not None:
                     self.late = self.late or late
                     with contextlib.suppress(Exception):  # it is asked again
                         self._stop()

@@ -1,4 +1,4 @@
-"""What it takes to answer a check: something known, something counted, or code to run."""
+"""The need of a check: a proven finding, rows to count, or code to run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from servo.contract.task import CheckMethod, CheckStatus
 
 
 class Finding(NamedTuple):
-    """What became of a check."""
+    """The outcome of a check."""
 
     status: CheckStatus
     expected: str = ""
@@ -25,13 +25,13 @@ class Finding(NamedTuple):
 
 
 class ProvenFinding(NamedTuple):
-    """The footers, or the catalog, have told."""
+    """Proven by the footers or by the catalog."""
 
     finding: Finding
 
 
 class FailingRows(NamedTuple):
-    """Rows of which a condition is false; `counted` if the footers know the number."""
+    """Rows of which a condition is false; `counted` if the footers have the number."""
 
     condition: Condition
     expected: str
@@ -43,7 +43,7 @@ class FalseRows(NamedTuple):
 
     sql: str
     for_duckdb: str | None = None
-    """The same in DuckDB's words, if it has them."""
+    """The same for DuckDB, if it can express it."""
 
 
 class NewestValue(NamedTuple):
@@ -54,15 +54,15 @@ class NewestValue(NamedTuple):
 
 
 class DuplicateRows(NamedTuple):
-    """Rows whose key another row before has; those with a null in the key have none."""
+    """Rows with the key of an earlier row. Rows with a null in the key do not count."""
 
     columns: tuple[CheckColumn, ...]
     dense: tuple[int, int] | None = None
-    """Whole numbers between which all keys lie, if these are few enough for a bit each."""
+    """The range of integer keys that are dense enough for a bitmap."""
 
 
 class OrphanRows(NamedTuple):
-    """Rows with a value that a column of another asset has not."""
+    """Rows with a value that is missing in a column of another asset."""
 
     column: CheckColumn
     target: Subject

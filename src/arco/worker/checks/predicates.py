@@ -1,9 +1,9 @@
 """Spark SQL predicates that DuckDB understands in the same way.
 
-Most expressions of checks compare columns with each other or with a constant. Where
-both engines are known to see that alike, there is no need to ask Spark: comparisons
-of values of one kind, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`, `IS NULL`. No arithmetic,
-no functions, no conversions: those are Spark's own.
+Most expressions of checks compare columns with each other or with a constant. Where both engines
+are known to give the same result, DuckDB evaluates them: comparisons of values of one kind, `AND`,
+`OR`, `NOT`, `IN`, `BETWEEN`, `IS NULL`. No arithmetic, no functions, no conversions: those are
+Spark's own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGER_DIGITS: Final = 19
 
 
 class _SparkOnly(Exception):
-    """Something that only Spark knows the meaning of."""
+    """The expression has something that only Spark supports."""
 
 
 class _Operand(NamedTuple):
@@ -40,7 +40,7 @@ class _Operand(NamedTuple):
 
 
 def for_duckdb(sql: str, columns: Columns) -> str | None:
-    """The same predicate in DuckDB's words, or None."""
+    """The same predicate for DuckDB, or None."""
     if "\\" in sql or '"' in sql:  # what these mean depends on a session's settings
         return None
     sqlglot = importlib.import_module("sqlglot")
@@ -88,15 +88,15 @@ class _PredicateReader:
         raise _SparkOnly
 
     def _compared(self, left: Any, sign: str, right: Any) -> str:
-        one, other = self._operand(left), self._operand(right)
-        number = {one.kind, other.kind}
-        exact = max(one.whole, other.whole) + max(one.scale, other.scale) <= _DIGITS
-        alike = one.kind == other.kind and exact
+        first, second = self._operand(left), self._operand(right)
+        number = {first.kind, second.kind}
+        exact = max(first.whole, second.whole) + max(first.scale, second.scale) <= _DIGITS
+        alike = first.kind == second.kind and exact
         if not alike and number != {"double", "constant"} and number != {"number", "constant"}:
             raise _SparkOnly
         if number == {"constant"} or not exact:
             raise _SparkOnly
-        return f"({one.sql} {sign} {other.sql})"
+        return f"({first.sql} {sign} {second.sql})"
 
     def _operand(self, node: Any) -> _Operand:
         match type(node).__name__:

@@ -1,4 +1,4 @@
-"""What the footers of Parquet files prove without a look at the data.
+"""What the footers of Parquet files prove without reading data.
 
 Counts of rows and nulls are exact. The least and the greatest value are bounds: a
 writer may have cut long texts, outwards. They prove that all values are in a range,
@@ -18,7 +18,7 @@ from arco.worker.checks.subject_columns import CheckColumn
 
 
 class NoStatistics(Exception):
-    """The footers do not tell."""
+    """The footers have no statistics of the column."""
 
 
 class Bounds(NamedTuple):
@@ -47,9 +47,9 @@ def _nulls(file: File, column: CheckColumn) -> int:
 
 
 def bounds(subject: Subject, column: CheckColumn) -> Bounds | None:
-    """Of all values but null, in whole numbers for exact columns; none if there are none.
+    """The bounds of all values but null, as integers for exact columns; None if all are null.
 
-    Raises Unknown.
+    Raises NoStatistics.
     """
     ranges = [each for file in subject.files for each in _bounds(file, column)]
     if not ranges:

@@ -1,8 +1,8 @@
 """Checks that are Python functions of the data.
 
-One that takes too long is first told by its Spark jobs, which are cancelled. If that was not
-enough it is interrupted, and a call to the JVM may be left without its answer read. The next
-call would take that for its own; so the attempt ends there, and another one is made.
+After a timeout, first the Spark jobs of a function are cancelled. If it still runs, it is
+interrupted, perhaps in a call to the JVM whose answer then stays unread on the connection. The next
+call would read that answer as its own. So the attempt ends, and is retried.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SPARK_PATIENCE_S: Final = 2.0
 _LIBRARIES: Final = ("numpy", "pandas", "polars", "pyarrow")
 
 
-def called(need: PythonCall, subject: Subject, around: CheckContext, seconds: int) -> Finding:
-    """What the function says of the data. Whatever it raises is an error of the check.
+def called(need: PythonCall, subject: Subject, context: CheckContext, seconds: int) -> Finding:
+    """The function's finding about the data. An exception in it is an error of the check.
 
     Raises TaskFailed (`checks.interrupted`) where the task cannot go on with its Spark.
     """
-    work = _Work(around, seconds)
-    finding = _finding(work, need, subject, around, seconds)
+    work = _Work(context, seconds)
+    finding = _finding(work, need, subject, context, seconds)
     if work.broken_off:
         raise failed(
             "infrastructure",
@@ -50,15 +50,15 @@ def called(need: PythonCall, subject: Subject, around: CheckContext, seconds: in
 
 
 def _finding(
-    work: _Work, need: PythonCall, subject: Subject, around: CheckContext, seconds: int
+    work: _Work, need: PythonCall, subject: Subject, context: CheckContext, seconds: int
 ) -> Finding:
     try:
-        function = as_user_code(lambda: around.load(need.code))
-        with limited(around, seconds, work.stop):
+        function = as_user_code(lambda: context.load(need.code))
+        with limited(context, seconds, work.stop):
             returned = work.done(function, subject.ref)
     except UserCodeRaised as raised:
-        return _error(raised.error, need, around, seconds)
-    except TaskFailed as error:  # an input that cannot be read is no verdict on it
+        return _error(raised.error, need, context, seconds)
+    except TaskFailed as error:  # an input that cannot be read is not an error of the check
         if error.info.category not in ("configuration", "user_code"):
             raise
         return Finding("error", message=error.info.message, method="python")
@@ -68,11 +68,11 @@ def _finding(
 
 
 class _Work:
-    """The function's, and whether it leaves Spark as it found it."""
+    """The call of the function, and whether it may have broken its connection to Spark."""
 
-    def __init__(self, around: CheckContext, seconds: int) -> None:
-        self._around = around
-        self._stopping = around.stopping or Stopping()
+    def __init__(self, context: CheckContext, seconds: int) -> None:
+        self._context = context
+        self._stopping = context.stopping or Stopping()
         self._late = TaskTimeout(str(CheckTimeout(seconds)))
         self._interrupt: Callable[[BaseException], None] = lambda error: None
         self._stop_at: float | None = None
@@ -81,7 +81,7 @@ class _Work:
         """Whether it was interrupted in what may have been a call to the JVM."""
 
     def done(self, function: CheckFunction, ref: InputRef) -> Any:
-        given = asset_in(ref, None if self._around.reader is None else self._read)
+        given = asset_in(ref, None if self._context.reader is None else self._read)
         try:
             with self._stopping.listening(), self._stopping.limited() as self._interrupt:
                 returned = as_user_code(lambda: self._stopping.call(lambda: function(given)))
@@ -92,25 +92,25 @@ class _Work:
         return returned
 
     def stop(self) -> None:
-        """From another thread, again and again."""
-        now = self._around.clock.monotonic()
+        """Called from another thread, repeatedly."""
+        now = self._context.clock.monotonic()
         if self._stop_at is None:
-            self._stop_at = now + (0.0 if self._around.frame is None else SPARK_PATIENCE_S)
+            self._stop_at = now + (0.0 if self._context.frame is None else SPARK_PATIENCE_S)
         if now >= self._stop_at:
             self._interrupt(self._late)
-        self._around.cancel()
+        self._context.cancel()
 
     def _read(self, data: AssetIn, shape: str, *columns: Sequence[str]) -> Any:
-        assert self._around.reader is not None
+        assert self._context.reader is not None
         self._has_frame = self._has_frame or shape == "spark"
         with self._stopping.shielded():
-            return self._around.reader(data, shape, *columns)
+            return self._context.reader(data, shape, *columns)
 
     def _look_back(self, error: BaseException | None) -> None:
-        if self._stopping.interrupted and self._around.frame is not None:
+        if self._stopping.interrupted and self._context.frame is not None:
             self.broken_off = self._has_frame or _called_jvm(error)
         if self.broken_off:
-            self._around.broken_off()
+            self._context.broken_off()
 
 
 def _called_jvm(error: BaseException | None) -> bool:
@@ -129,11 +129,11 @@ def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
     return traceback.walk_tb(error.__traceback__)
 
 
-def _error(error: BaseException, need: PythonCall, around: CheckContext, seconds: int) -> Finding:
-    reason = around.reason()
+def _error(error: BaseException, need: PythonCall, context: CheckContext, seconds: int) -> Finding:
+    reason = context.reason()
     if reason is not None:
         raise reason
-    if around.fatal(error):
+    if context.fatal(error):
         raise error
     if isinstance(error, TaskTimeout):
         return Finding("error", message=str(CheckTimeout(seconds)), method="python")

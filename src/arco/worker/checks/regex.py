@@ -1,8 +1,8 @@
-"""Regular expressions: what Java's mean, said so that RE2 means the same.
+"""Regular expressions: Java's syntax, translated for RE2.
 
-Checks follow Java's syntax, as Spark does. DuckDB has RE2. Most patterns mean the
-same in both, or can be put into words that do; for the others (look-around, back
-references, flags, Unicode classes, possessive quantifiers) there is Spark.
+Checks follow Java's syntax, as Spark does. DuckDB has RE2. Most patterns mean the same in both, or
+can be translated; the others (look-around, back references, flags, Unicode classes, possessive
+quantifiers) are evaluated by Spark.
 
 The pattern is for whole values, so anchors at either end of an alternative say
 nothing and are left out.
@@ -23,11 +23,11 @@ _MOST_REPEATS: Final = 1_000
 
 
 class _NotRe2(Exception):
-    """The pattern has something that RE2 lacks, or sees in another way."""
+    """The pattern has something that RE2 lacks or interprets differently."""
 
 
 def for_re2(pattern: str) -> str | None:
-    """The same pattern in RE2's words, or None."""
+    """The same pattern in RE2's syntax, or None."""
     try:
         return _PatternReader(pattern).alternatives(top=True)
     except _NotRe2:

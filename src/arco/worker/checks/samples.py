@@ -1,4 +1,4 @@
-"""Rows that do not fit, as JSON for people: short, and without what is personal or secret."""
+"""Failing rows as JSON to be shown: short, without personal data and secrets."""
 
 from __future__ import annotations
 

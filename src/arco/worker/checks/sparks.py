@@ -23,20 +23,20 @@ class SparkCheckEngine:
 
     method: CheckMethod = "spark"
 
-    def __init__(self, subject: Subject, around: CheckContext) -> None:
+    def __init__(self, subject: Subject, context: CheckContext) -> None:
         self._subject = subject
-        self._around = around
+        self._context = context
         self._frame: Any = None
         self._sql = SparkSql(lambda text: _type_of(self.frame, text))
 
     def stop(self) -> None:
-        self._around.cancel()
+        self._context.cancel()
 
     @property
     def frame(self) -> Any:
         if self._frame is None:
-            assert self._around.frame is not None
-            self._frame = self._around.frame(self._subject.ref)
+            assert self._context.frame is not None
+            self._frame = self._context.frame(self._subject.ref)
         return self._frame
 
     def can(self, need: Need) -> bool:
@@ -47,8 +47,8 @@ class SparkCheckEngine:
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
         names = (f"{self._aggregate(need)} AS m{at}" for at, need in enumerate(needs))
-        asked = list(names)
-        return list(self._try(lambda: self.frame.selectExpr(*asked).first()))
+        aggregates = list(names)
+        return list(self._try(lambda: self.frame.selectExpr(*aggregates).first()))
 
     def apart(self, need: Need) -> int:
         match need:
@@ -108,28 +108,31 @@ class SparkCheckEngine:
 
     @property
     def _key(self) -> str:
-        """A column of our own, which the data has not."""
+        """The name of an additional column, which the data does not have."""
         return unused(self.frame.columns)
 
     def _groups(self, need: DuplicateRows) -> Any:
         keys = self._keys(need)
-        there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-        keyed = self.frame.selectExpr(*self._keyed(need)).where(there)
+        not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+        keyed = self.frame.selectExpr(*self._keyed(need)).where(not_null)
         return keyed.groupBy(*keys).count().withColumnRenamed("count", "n")
 
     def _orphans(self, need: OrphanRows, *, only_key: bool) -> Any:
-        assert self._around.frame is not None
-        target = self._around.frame(need.target.ref)
+        assert self._context.frame is not None
+        target = self._context.frame(need.target.ref)
         other = SparkSql(lambda text: _type_of(target, text))
-        ours, theirs = comparable(self._sql, need.column), comparable(other, need.target_column)
-        key, kept = self._key, [] if only_key else ["*"]
-        left = self.frame.selectExpr(*kept, f"{ours} AS {key}").where(f"{key} IS NOT NULL")
-        return left.join(target.selectExpr(f"{theirs} AS {key}"), on=key, how="left_anti")
+        value, target_value = (
+            comparable(self._sql, need.column),
+            comparable(other, need.target_column),
+        )
+        key, columns = self._key, [] if only_key else ["*"]
+        left = self.frame.selectExpr(*columns, f"{value} AS {key}").where(f"{key} IS NOT NULL")
+        return left.join(target.selectExpr(f"{target_value} AS {key}"), on=key, how="left_anti")
 
     # -- before anything runs -------------------------------------------------------------
 
     def flaw(self, need: FailingRows | FalseRows, pattern: str = "") -> str:
-        """What Spark has against a predicate or a pattern, in its own words; or nothing."""
+        """Spark's error message for a predicate or a pattern; empty if it is valid."""
         try:
             if pattern:
                 word = self._sql.text(whole(pattern))
@@ -146,7 +149,7 @@ class SparkCheckEngine:
         try:
             return ask()
         except Exception as error:
-            if self._around.fatal(error):
+            if self._context.fatal(error):
                 raise
             raise CheckEngineError(_line(error), _kind(error)) from error
 

@@ -1,4 +1,4 @@
-"""What checks look at, and what they are given to do so."""
+"""The subject of checks, and the context that they are evaluated in."""
 
 from __future__ import annotations
 
@@ -37,8 +37,12 @@ class File:
     @cached_property
     def added(self) -> dict[str, Scalar]:
         """Dimensions that are no columns of the file; names do not differ by case alone."""
-        there = {name.lower() for name in self.names}
-        return {name: value for name, value in self.dimensions.items() if name.lower() not in there}
+        column_names = {name.lower() for name in self.names}
+        return {
+            name: value
+            for name, value in self.dimensions.items()
+            if name.lower() not in column_names
+        }
 
     @cached_property
     def collated(self) -> frozenset[str]:
@@ -55,7 +59,7 @@ class File:
 
 
 class Subject(NamedTuple):
-    """The data that checks look at: an output, or one of the inputs."""
+    """The data that checks are evaluated on: an output or an input."""
 
     ref: InputRef
     files: tuple[File, ...]
@@ -94,7 +98,7 @@ def _no_code(code: Code) -> CheckFunction:
 
 
 class CheckContext(NamedTuple):
-    """What a task has, as far as checks need it."""
+    """What checks need of their task."""
 
     store: Store
     clock: Clock = SystemClock()
@@ -108,16 +112,16 @@ class CheckContext(NamedTuple):
     cancel: Callable[[], None] = _nothing
     """Ends the task's Spark jobs that run now; called from another thread, maybe repeatedly."""
     broken_off: Callable[[], None] = _nothing
-    """Told that a call to Spark may have been broken off: no more of them on its connection."""
+    """Called after a call to Spark may have been interrupted: its connection is not used again."""
     fatal: Callable[[BaseException], bool] = lambda error: False
-    """Whether an error means that Spark itself is gone, which is no matter of a check."""
+    """Whether an error means that Spark has ended, which is not the fault of a check."""
     load: Callable[[Code], CheckFunction] = _no_code
     reader: Reader | None = None
     """For Python checks: reads an AssetIn."""
     reason: Callable[[], BaseException | None] = _nothing
     """Why the task should stop, if it should."""
     stopping: Stopping | None = None
-    """By which a Python function is interrupted; its own, where the task has none."""
+    """Interrupts a Python function."""
     pii: frozenset[str] = frozenset()
-    """Columns whose values are shown nowhere; or fields, as paths into them."""
+    """Columns, or paths of fields, whose values are never shown."""
     redact: Callable[[str], str] = str

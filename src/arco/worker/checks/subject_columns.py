@@ -79,7 +79,7 @@ class Columns:
         return self.at([name]) or self.at(name.split("."))
 
     def at(self, path: Sequence[str]) -> CheckColumn | None:
-        """What a path leads to, as in SQL: `a.b` is a field of `a`, whatever else is there."""
+        """The column or field of a path, as in SQL: `a.b` is a field of `a`."""
         at = _position(self.schema.names, path[0])
         if at is None:
             return None
@@ -122,9 +122,9 @@ def _position(names: Sequence[str], name: str) -> int | None:
 
 
 def unused(names: Sequence[str]) -> str:
-    """What no column's name begins with: for columns of a query's own."""
-    taken, prefix = [name.lower() for name in names], "_k"
-    while any(name.startswith(prefix) for name in taken):
+    """A prefix that no column has, for the names of a query's additional columns."""
+    existing, prefix = [name.lower() for name in names], "_k"
+    while any(name.startswith(prefix) for name in existing):
         prefix = f"_{prefix}"
     return prefix
 

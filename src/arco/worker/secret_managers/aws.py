@@ -1,7 +1,7 @@
 """AWS Secrets Manager: `aws-secrets-manager:NAME` or an ARN.
 
 botocore (the extra `arco[aws]`) finds region and credentials where AWS's own programs find them,
-signs, and tries again what failed in passing.
+signs, and retries transient failures.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class AwsSecrets:
         try:
             answer = self._opened().get_secret_value(**given)
         except botocore.exceptions.ClientError as error:
-            raise _understood(error, ref) from None
+            raise _translated(error, ref) from None
         except botocore.exceptions.NoRegionError:
             raise Invalid("no AWS region is set", hint="set AWS_REGION for the worker") from None
         except (
@@ -111,8 +111,8 @@ def _region() -> str | None:
     return setting("AWS_REGION") or None
 
 
-def _understood(error: Any, ref: SecretRef) -> Exception:
-    """AWS's own message is left out: it repeats what was sent."""
+def _translated(error: Any, ref: SecretRef) -> Exception:
+    """AWS's own message is left out: it repeats the request."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in _MISSING:

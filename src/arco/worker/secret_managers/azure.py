@@ -75,7 +75,7 @@ def _value(reply: Reply, ref: SecretRef) -> str:
     if reply.status == 404:
         what = f"version {ref.version}" if ref.version else "secret"
         raise NotFound(f"the vault has no such {what}")
-    raise Invalid(f"Azure answered with status {reply.status}, and no secret")
+    raise Invalid(f"Azure responded with status {reply.status}, and no secret")
 
 
 # -- who we are ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Calls over HTTP to managers of secrets: bounded in time and size, and tried again.
+"""HTTP calls to secret managers: with limits of time and size, and retries.
 
-No error here repeats what a server said: it may be the secret.
+No error contains the server's answer: it may be the secret.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from arco.errors import Invalid, Unavailable
 from arco.tasks import private
 
 TIMEOUT_S: Final = 5.0
-"""To connect, and between two pieces of an answer."""
+"""Timeout to connect, and between two parts of an answer."""
 DEADLINE_S: Final = 20.0
-"""For a whole answer."""
+"""Timeout for a complete answer."""
 PAUSES_S: Final = (0.2, 1.0)
-"""Before it is tried again."""
+"""Pauses before retries."""
 MAX_BYTES: Final = 2 << 20
 RENEW_S: Final = 60.0
-"""So long before its end an access token is renewed."""
+"""An access token is renewed this long before it expires."""
 
 CLOCK: Final = SystemClock()
 
@@ -48,9 +48,9 @@ def call(
     is_local: bool = False,
     clock: Clock = CLOCK,
 ) -> Reply:
-    """What the service answered. Unavailable if it does not, or says that it cannot now.
+    """The answer of the service. Raises Unavailable if it does not answer, or is overloaded.
 
-    `is_local` is for servers beside the machine, which no proxy leads to.
+    `is_local`: a server on this machine or its network, which is called without a proxy.
     """
     trouble = ""
     for pause in (*PAUSES_S, None):
@@ -119,7 +119,7 @@ class AccessToken(NamedTuple):
 
 
 class TokenCache:
-    """A token that is fetched when there is none, or when its end is near."""
+    """A token that is fetched when there is none, or when it expires soon."""
 
     def __init__(self, fetch: Callable[[], AccessToken], clock: Clock = CLOCK) -> None:
         self._fetch = fetch
@@ -138,7 +138,7 @@ class TokenCache:
             return self._token
 
     def drop(self) -> None:
-        """It is refused: fetch another."""
+        """The token was refused: fetch another one next time."""
         with self._lock:
             self._token = ""
 

@@ -93,7 +93,7 @@ def _value(reply: Reply, ref: SecretRef) -> str:
         raise NotFound("Google has no such secret, or no such version")
     if text_field(reply.document, "error", "status") == "FAILED_PRECONDITION":
         raise NotFound("this version is disabled or destroyed", hint="enable it, or name another")
-    raise Invalid(f"Google answered with status {reply.status}, and no secret")
+    raise Invalid(f"Google responded with status {reply.status}, and no secret")
 
 
 # -- who we are ---------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         credentials = None
     if not isinstance(credentials, dict):
-        raise Invalid(f"cannot read credentials from {file}", hint="it is JSON of Google's")
+        raise Invalid(f"cannot read credentials from {file}", hint="give a JSON file of Google")
     return credentials
 
 

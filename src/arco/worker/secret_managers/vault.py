@@ -117,7 +117,7 @@ def _value(reply: Reply, ref: SecretRef) -> str:
             hint="create it, or correct the path: MOUNT/path, without data/",
         )
     raise Invalid(
-        f"Vault answered with status {reply.status}, and no secret",
+        f"Vault responded with status {reply.status}, and no secret",
         hint="the mount must be a key-value engine of version 2",
     )
 
@@ -125,5 +125,5 @@ def _value(reply: Reply, ref: SecretRef) -> str:
 def _checked(data: dict[str, Any], ref: SecretRef) -> str:
     if not ref.field:
         names = ", ".join(sorted(data)) or "none"
-        raise Invalid(f"it has not one field, but these: {names}", hint="add #field")
+        raise Invalid(f"it does not have exactly one field; its fields: {names}", hint="add #field")
     return json.dumps(data)
