@@ -2,8 +2,8 @@
 
 Arrow's default allocator, and glibc's with its arena for each thread, are fast, and keep
 what they once had: an orchestrator's memory then grows for hours with what its threads
-have used in turn, and with the largest merge so far. With few arenas, Arrow in the same
-ones, and large buffers in mappings that go back at once, it levels off.
+have used in turn, and with the largest merge so far. With one arena, Arrow in the same
+one, and large buffers in mappings that go back at once, it levels off.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import os
 
-ARENAS = 2
+ARENAS = 1
 MAPPED_BYTES = 128 << 10
 """What is larger is mapped, and given back when it is freed. Set, it does not grow by itself."""
 CACHED_BYTES = 6 << 20
