@@ -17,6 +17,7 @@ _PATTERNS = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\b"), "2026-01-01T00:00:00.000000"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "2026-01-01 00:00:00Z"),
     (re.compile(r"col_[0-9a-f]{16}"), "col_" + "0" * 16),
+    (re.compile(r"task_[0-9a-f]{16}"), "task_" + "0" * 16),
     (re.compile(r"\b[0-9a-f]{64}\b"), "0" * 64),
     (re.compile(r"(?m)(^|key +)[0-9a-f]{16}(?=  broken|$)"), r"\g<1>" + "0" * 16),
     (re.compile(r" *\b\d+(\.\d)? (B|KiB|MiB)\b"), " <size>"),

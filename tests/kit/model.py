@@ -368,7 +368,7 @@ def _given(e: Entry, *fields: str) -> Data:
 
 
 def _expect(e: Entry, found: int) -> None:
-    if e.data["expected_version"] not in (None, found):
+    if e.data.get("expected_version") not in (None, found):
         raise Refusal("version_mismatch")
 
 

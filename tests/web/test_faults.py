@@ -126,6 +126,16 @@ def test_part_of_a_page_that_fails_leaves_the_others(enter: Enter, books: Books)
     expect(page.get_by_role("heading", name="books.audit").first).to_be_visible()
 
 
+def test_panel_that_failed_does_not_say_that_all_is_well(enter: Enter) -> None:
+    visit = enter()
+    visit.page.route("**/quarantine?*", lambda route: route.fulfill(status=500, json={}))
+    page = visit.go("")
+    panel = page.get_by_role("region", name="Waits for a person")
+    expect(panel.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_text("Nothing waits for a decision")).to_have_count(0)
+    expect(page.get_by_role("region", name="Recent runs").get_by_role("link").first).to_be_visible()
+
+
 def test_keyboard_alone_plans_a_run_and_comes_back(enter: Enter) -> None:
     page = enter().go("/assets/sales.orders")
     button = page.get_by_role("button", name="Materialize")

@@ -36,7 +36,7 @@ function FirstWorkspace() {
     return (
       <Fault title="You see no workspace">
         <Empty title="You have no role in a workspace of this server">
-          Somebody who manages roles can give you one. <code>servo auth roles grant</code>
+          Somebody who manages roles can give you one. <code>servo roles grant user:ann@example.com viewer</code>
         </Empty>
       </Fault>
     );

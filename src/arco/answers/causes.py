@@ -29,7 +29,7 @@ from arco.execution.tables import (
     PartitionStatusRow,
     QuarantineRow,
 )
-from arco.lineage.tables import EXECUTIONS
+from arco.lineage.tables import READ_VERSIONS
 from arco.orchestration.tables import DeployedAssetRow, TaskRow
 from arco.quality.reader import QualityReader
 from arco.tasks.input_failures import partition_text, rerun_command
@@ -354,7 +354,7 @@ class CauseFinder:
         code = task_id(AssetId(row.asset_id), key, row.transform)
         if row.active and version is not None and version.task_id != code:
             yield "its code changed"
-        for read in self.snapshot.rows(EXECUTIONS, row.asset_id, current.materialization_id):
+        for read in self.snapshot.rows(READ_VERSIONS, row.asset_id, current.materialization_id):
             key_of = self._inputs.lineage.names.key
             source = self._inputs.deployed(key_of(read.source))
             if source is None:

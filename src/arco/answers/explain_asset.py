@@ -10,7 +10,7 @@ from typing import Final
 from arco.answers.asset_health import AssetHealth, HealthReader, HealthStatus
 from arco.answers.causes import CauseFinder
 from arco.answers.inputs_above import InputReader
-from arco.answers.observations import ATTEMPTS, ObservationReader
+from arco.answers.observations import LISTED_ATTEMPTS, ObservationReader
 from arco.answers.recommend import Recommender
 from arco.answers.shapes import (
     ActivityEvent,
@@ -31,7 +31,7 @@ from arco.answers.shapes import (
 from arco.automation.freshness_tables import FRESHNESS_CHANGES
 from arco.execution.reader import ExecutionReader
 from arco.execution.states import HoldStatus
-from arco.execution.tables import QUARANTINE, QuarantineRow, TaskCostRow
+from arco.execution.tables import QUARANTINE, AttemptRow, QuarantineRow
 from arco.state.days import newest_rows
 
 LISTED: Final = 20
@@ -60,7 +60,7 @@ class AssetExplainer:
         health = self._health.of(asset, asset_id)
         causes = self._finder.chain(asset, key) or list(_broken_promise(health))
         observations = self._observations.of(asset, asset_id, key)
-        attempts = self._observations.attempts(asset_id)[:ATTEMPTS]
+        attempts = self._observations.attempts(asset_id)[:LISTED_ATTEMPTS]
         return AssetExplanation(
             generation=self.snapshot.generation,
             asset=asset,
@@ -79,7 +79,7 @@ class AssetExplainer:
         )
 
     def _freshness(
-        self, health: AssetHealth, causes: Sequence[Cause], attempts: Sequence[TaskCostRow]
+        self, health: AssetHealth, causes: Sequence[Cause], attempts: Sequence[AttemptRow]
     ) -> FreshnessExplanation:
         fresh = health.freshness
         stale = fresh.within_sla is False
@@ -92,7 +92,7 @@ class AssetExplainer:
         )
 
     def _reason(
-        self, health: AssetHealth, causes: Sequence[Cause], attempts: Sequence[TaskCostRow]
+        self, health: AssetHealth, causes: Sequence[Cause], attempts: Sequence[AttemptRow]
     ) -> StaleReason:
         first = causes[-1] if causes else None
         if first is not None and first.asset not in ("", health.asset):
@@ -133,7 +133,7 @@ class AssetExplainer:
             downstream_count=len(dependents),
         )
 
-    def _activity(self, asset_id: str, attempts: Sequence[TaskCostRow]) -> list[ActivityEvent]:
+    def _activity(self, asset_id: str, attempts: Sequence[AttemptRow]) -> list[ActivityEvent]:
         holds = ExecutionReader(self.snapshot).holds(asset_id)
         by_task = {(hold.run_id, hold.partition_key): hold for hold in holds}
         events = [_attempt(row, by_task.get((row.run_id, row.partition_key))) for row in attempts]
@@ -162,7 +162,7 @@ def _broken_promise(health: AssetHealth) -> Iterator[Cause]:
         )
 
 
-def _attempt(row: TaskCostRow, hold: QuarantineRow | None) -> ActivityEvent:
+def _attempt(row: AttemptRow, hold: QuarantineRow | None) -> ActivityEvent:
     """`hold`: of the output of its task, if that is held or was."""
     number = f", attempt {row.attempt}" if row.attempt > 1 else ""
     held = ""

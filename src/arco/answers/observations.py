@@ -17,25 +17,25 @@ import msgspec
 
 from arco.answers.shapes import Cause, FactValue, place, remedy
 from arco.execution.tables import (
+    ATTEMPTS,
     CURRENT_VERSIONS,
     MATERIALIZATIONS,
     PARTITION_STATUS,
     PARTITIONS,
     SCHEMAS,
-    TASK_COSTS,
+    AttemptRow,
     MaterializationRow,
-    TaskCostRow,
 )
 from arco.execution.version_lookup import VersionLookup
 from arco.lineage.reader import LineageReader
-from arco.lineage.tables import EXECUTIONS, ExecutionRow
+from arco.lineage.tables import READ_VERSIONS, ReadVersionsRow
 from arco.state.days import get_of_day, newest_rows
 from arco.state.snapshot import Snapshot
 from arco.tasks.input_failures import partition_text
 from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.task import ColumnInfo
 
-ATTEMPTS: Final = 10
+LISTED_ATTEMPTS: Final = 10
 """Maximum of last runs of an asset that are compared."""
 LOOKED_BACK: Final = timedelta(days=30)
 MUCH_SLOWER: Final = 2.0
@@ -69,18 +69,20 @@ class ObservationReader:
             observations += self._different(asset, version, reads, other, what)
         return observations
 
-    def _read_attempts(self, asset_id: str) -> list[TaskCostRow]:
+    def _read_attempts(self, asset_id: str) -> list[AttemptRow]:
         since = self.snapshot.published_at - LOOKED_BACK
-        return newest_rows(self.snapshot, TASK_COSTS, asset_id, limit=ATTEMPTS + 1, since=since)
+        return newest_rows(
+            self.snapshot, ATTEMPTS, asset_id, limit=LISTED_ATTEMPTS + 1, since=since
+        )
 
     def columns(self, version: MaterializationRow) -> dict[str, ColumnInfo]:
         key = version.asset_id, version.materialization_id
         row = get_of_day(self.snapshot, SCHEMAS, key, version.created_at.date())
         return {} if row is None else columns_by_name(row.columns)
 
-    def _reads(self, version: MaterializationRow) -> list[ExecutionRow]:
+    def _reads(self, version: MaterializationRow) -> list[ReadVersionsRow]:
         """The inputs of a version; sources by their names."""
-        rows = self.snapshot.rows(EXECUTIONS, version.asset_id, version.materialization_id)
+        rows = self.snapshot.rows(READ_VERSIONS, version.asset_id, version.materialization_id)
         key = self._lineage.names.key
         return [msgspec.structs.replace(row, source=key(row.source)) for row in rows]
 
@@ -100,7 +102,7 @@ class ObservationReader:
             )
 
     def _empty(
-        self, asset: str, version: MaterializationRow, reads: Sequence[ExecutionRow]
+        self, asset: str, version: MaterializationRow, reads: Sequence[ReadVersionsRow]
     ) -> Iterator[Cause]:
         if version.rows or not version.files:
             return
@@ -187,7 +189,7 @@ class ObservationReader:
         self,
         asset: str,
         version: MaterializationRow,
-        reads: Sequence[ExecutionRow],
+        reads: Sequence[ReadVersionsRow],
         other: MaterializationRow,
         what: str,
     ) -> Iterator[Cause]:
@@ -216,7 +218,7 @@ class ObservationReader:
     def _differences(
         self,
         version: MaterializationRow,
-        reads: Sequence[ExecutionRow],
+        reads: Sequence[ReadVersionsRow],
         other: MaterializationRow,
     ) -> Iterator[str]:
         if _much_different(version.rows, other.rows):
@@ -226,7 +228,7 @@ class ObservationReader:
             changes = column_changes(self.columns(other), self.columns(version))
             yield from changes[:LISTED] or ["other columns"]
 
-    def _inputs(self, reads: Sequence[ExecutionRow], other: MaterializationRow) -> Iterator[str]:
+    def _inputs(self, reads: Sequence[ReadVersionsRow], other: MaterializationRow) -> Iterator[str]:
         before = {row.source: row for row in self._reads(other)}
         for read in reads:
             old = before.get(read.source)
@@ -259,7 +261,7 @@ def _much_different(now: int, before: int) -> bool:
     return abs(now - before) > MUCH_DIFFERENT * max(before, 1)
 
 
-def _cost_reasons(own: TaskCostRow, earlier: Sequence[TaskCostRow]) -> Iterator[str]:
+def _cost_reasons(own: AttemptRow, earlier: Sequence[AttemptRow]) -> Iterator[str]:
     read = median(row.bytes_read for row in earlier)
     written = median(row.bytes_written for row in earlier)
     if own.bytes_read > MUCH_SLOWER * max(read, 1):

@@ -195,7 +195,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
-                expected_version=expected_version,
+                expected_version=_expected(expected_version),
                 **changes,
             )
 
@@ -237,7 +237,7 @@ class CatalogCommands:
                 column_name=column,
                 new_name=new_name,
                 reason=reason,
-                expected_version=expected_version,
+                expected_version=_expected(expected_version),
             )
 
         return self._do(build, idempotency_key)
@@ -260,7 +260,7 @@ class CatalogCommands:
                 column_id=row.column_id,
                 asset_key=str(key),
                 column_name=column,
-                expected_version=expected_version,
+                expected_version=_expected(expected_version),
             )
 
         return self._do(build, idempotency_key)
@@ -289,6 +289,11 @@ class CatalogCommands:
             idempotency_key=idempotency_key,
             actor=self._actor,
         )
+
+
+def _expected(version: int | None) -> events.VersionOrUnset:
+    """As an event has it: one without it is what it was before events had such a field."""
+    return msgspec.UNSET if version is None else version
 
 
 def _in_namespace(namespace: str, payload: Payload) -> Build:

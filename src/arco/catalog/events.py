@@ -22,6 +22,8 @@ from servo.contract.manifest import NotificationEvent
 TextOrUnset = str | msgspec.UnsetType
 """Text that older versions of an event do not have. It is not encoded while unset, so
 the fingerprint of an older event stays the same."""
+VersionOrUnset = int | None | msgspec.UnsetType
+"""The same for the version of a row."""
 
 
 class CatalogCommand(Payload, frozen=True, kw_only=True):
@@ -132,7 +134,7 @@ class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     sensitivity: str | None = None
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
-    expected_version: int | None = None
+    expected_version: VersionOrUnset = msgspec.UNSET
     """Of the row of the column."""
 
 
@@ -143,7 +145,7 @@ class ColumnDropped(CatalogCommand, frozen=True, kw_only=True):
     column_id: str
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
-    expected_version: int | None = None
+    expected_version: VersionOrUnset = msgspec.UNSET
     """Of the row of the column."""
 
 

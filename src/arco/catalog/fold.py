@@ -721,8 +721,9 @@ def _other_column(
         message = f"column {e.column_id} no longer has the name {e.column_name}; look it up again"
         return refused(fact, "column_not_found", message)
     version = rows.version(COLUMNS, e.asset_id, row.column_id)
-    if _stale(e.expected_version, version):
-        return _changed_since(fact, f"column {row.name}", e.expected_version, version)
+    expected = None if isinstance(e.expected_version, msgspec.UnsetType) else e.expected_version
+    if _stale(expected, version):
+        return _changed_since(fact, f"column {row.name}", expected, version)
     return None
 
 

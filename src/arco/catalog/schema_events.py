@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from arco.catalog.events import CatalogCommand
+import msgspec
+
+from arco.catalog.events import CatalogCommand, VersionOrUnset
 from arco.log.envelope import Payload
 from servo.contract.task import ColumnInfo
 
@@ -24,7 +26,7 @@ class ColumnRenamed(CatalogCommand, frozen=True, kw_only=True):
     column_name: str
     new_name: str
     reason: str = ""
-    expected_version: int | None = None
+    expected_version: VersionOrUnset = msgspec.UNSET
     """Of the row of the column."""
 
 

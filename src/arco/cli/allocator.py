@@ -2,7 +2,7 @@
 
 Arrow's default allocator, and glibc's with an arena for each thread, are fast, and return little
 memory: an orchestrator's memory then grows for hours with the use of its threads, and with the
-largest merge so far. With few arenas, Arrow in the same ones, and large buffers in mappings that
+largest merge so far. With one arena, Arrow in the same one, and large buffers in mappings that
 are returned at once, it stays constant.
 """
 
@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import os
 
-ARENAS = 2
+ARENAS = 1
 MAPPED_BYTES = 128 << 10
 """Larger buffers are mapped, and returned when they are freed. glibc keeps a fixed value."""
 CACHED_BYTES = 6 << 20

@@ -190,6 +190,23 @@ class TaskCostRow(Row, frozen=True):
     finished_at: datetime = EPOCH
 
 
+class AttemptRow(Row, frozen=True):
+    """What of the costs of an attempt tells how it went."""
+
+    asset_id: str
+    attempt_id: str
+    partition_key: str
+    run_id: str
+    attempt: int
+    outcome: Outcome
+    wall_ms: int
+    bytes_read: int
+    bytes_written: int
+    spilled_bytes: int
+    total_cost: int
+    finished_at: datetime = EPOCH
+
+
 MATERIALIZATIONS = Table(
     "execution",
     "materializations",
@@ -269,3 +286,4 @@ TASK_COSTS = Table(
     history=History("finished_at", COSTS_KEPT_HOT),
     group_rows=LOOKED_UP_GROUP,
 )
+ATTEMPTS = TASK_COSTS.view(AttemptRow)

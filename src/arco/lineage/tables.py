@@ -93,6 +93,18 @@ class ExecutionRow(Row, frozen=True):
     """The object that lists all of them, by its digest: Parquet, as long as the run's versions."""
 
 
+class ReadVersionsRow(Row, frozen=True):
+    """Of an output, which versions of one input went into it."""
+
+    target: str
+    materialization_id: str
+    edge_id: str
+    source: str
+    source_materializations: list[str]
+    source_partitions: list[str]
+    rows_read: int
+
+
 class ColumnEdgeRow(Row, frozen=True):
     """One source of a column, by the newest output of its asset."""
 
@@ -217,6 +229,7 @@ EXECUTIONS = Table(
     history=History("recorded_at", KEPT_HOT),
     group_rows=LOOKED_UP_GROUP,
 )
+READ_VERSIONS = EXECUTIONS.view(ReadVersionsRow)
 COLUMNS = Table(
     "lineage",
     "column_edges",

@@ -56,6 +56,8 @@ class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of history files: the first and the last day that it is for."""
     table: str = ""
     """Of a change file, which holds rows of several tables: the table."""
+    index_bytes: int = 0
+    """Of the footer, the length of the index of row groups before it; 0 if there is none."""
 
 
 class TableChanges(msgspec.Struct, frozen=True, array_like=True):

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arco.log.manifest import FileRef, sha256
+from arco.state.group_index import LARGE_SHARD, LEAST_GROUPS, GroupKeys, encode_index
 from arco.state.table import shard_text
 
 ROWS_PER_GROUP = 8_192
@@ -65,6 +66,8 @@ class FileEncoder:
         self._buckets: list[int] = []
         self._versions: list[int] = []
         self._shards: list[str] = []
+        self._has_index = is_large and bool(group_rows)  # single rows of the table are looked up
+        self._group_keys: list[GroupKeys] = []
 
     def add(self, table: pa.Table) -> None:
         if not table.num_rows:
@@ -73,10 +76,20 @@ class FileEncoder:
             self._writer = self._open(table.schema)
         for rows in whole_buckets(table, self._group_rows):
             self._writer.write_table(rows, row_group_size=self._group_rows)
+            if self._has_index:
+                self._group_keys += self._keys_of(rows)
         self.rows += table.num_rows
         self._versions += pc.min_max(table.column("row_version")).as_py().values()
         self._buckets += pc.min_max(table.column("_bucket")).as_py().values()
         self._shards += _shard_range(table, self._shard_columns)
+
+    def _keys_of(self, table: pa.Table) -> Iterator[GroupKeys]:
+        """The keys of the row groups that a part of a table is written as."""
+        for start in range(0, table.num_rows, self._group_rows):
+            rows = table.slice(start, self._group_rows)
+            shards = _texts(rows, self._shard_columns)
+            is_large = len(shards) * LARGE_SHARD < rows.num_rows
+            yield GroupKeys(shards, _texts(rows, self._key) if is_large else [])
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         small = self._expected_rows * len(schema) < SMALL_CELLS
@@ -94,9 +107,11 @@ class FileEncoder:
     def finish(self) -> tuple[bytes, FileRef]:
         assert self._writer is not None
         self._writer.close()
-        sink = self._sink
+        sink, index = self._sink, b""
+        if self._has_index:
+            index = _put_index(sink, self._group_keys)
         raw = sink.getvalue() if isinstance(sink, io.BytesIO) else sink.getvalue().to_pybytes()
-        footer = int.from_bytes(raw[-8:-4], "little") + 8
+        footer = len(index) + int.from_bytes(raw[-8:-4], "little") + 8
         ref = FileRef(
             path=self._path,
             rows=self.rows,
@@ -109,8 +124,31 @@ class FileEncoder:
             versions=(min(self._versions), max(self._versions)),
             created_at=self._now,
             days=self._days,
+            index_bytes=len(index),
         )
         return raw, ref
+
+
+def _put_index(file: io.BytesIO, keys: Sequence[GroupKeys]) -> bytes:
+    """Put the index of row groups before the footer of a file; empty if it has none."""
+    if len(keys) < LEAST_GROUPS:
+        return b""
+    file.seek(-8, io.SEEK_END)
+    footer_at = file.tell() - int.from_bytes(file.read(4), "little")
+    file.seek(footer_at)
+    footer = file.read()
+    index = encode_index(footer, keys)
+    file.seek(footer_at)
+    file.write(index + footer)
+    return index
+
+
+def _texts(rows: pa.Table, columns: Sequence[str]) -> list[str]:
+    """What columns of a key have, each once."""
+    if len(columns) == 1:
+        return list(map(str, pc.unique(rows.column(columns[0])).to_pylist()))
+    keys = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+    return list(map(shard_text, dict.fromkeys(keys)))
 
 
 def whole_buckets(table: pa.Table, most_rows: int) -> Iterator[pa.Table]:

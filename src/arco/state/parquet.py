@@ -6,14 +6,13 @@ A small file is fetched completely and verified by its SHA-256. Of a larger file
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import threading
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -23,17 +22,16 @@ import pyarrow.parquet as pq
 from arco.errors import Corrupt, Invalid, NotFound
 from arco.log.manifest import ChangesRef, FileRef, verified
 from arco.state import changes
+from arco.state.file_footer import FileFooter
 from arco.state.key_hashes import KeyHashes
-from arco.state.row_groups import FetchedRange, Group, RowGroupIndex, RowGroups, runs
+from arco.state.opened_file import MANY_BYTES, OpenedFile, corrupt_if_unreadable
+from arco.state.row_groups import FetchedRange, runs
 from arco.state.table import LOOKED_UP_GROUP, Key, Table, Versioned
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
 
 T = TypeVar("T")
 
-
-_MANY_BYTES = 1 << 20
-"""Smaller files are read by one thread, which is faster."""
 COLUMN_BYTES = 1_500
 """The memory of a column of a batch besides its values, as measured: its field, array, buffers and
 alignment."""
@@ -46,6 +44,10 @@ WHOLE_FILE_BYTES = 256 << 10
 """Up to this size one request for the whole file is cheaper than two for parts of it."""
 WHOLE_FILE_ROWS = 2 * LOOKED_UP_GROUP
 """Up to this many rows, all rows of a completely fetched file are decoded for one of them."""
+MANY_GROUPS = 8
+"""After this many row groups of a file were read one by one, the others are read at once."""
+FILE_SHARE = 6
+"""Unless all of its rows take more than this part of the budget."""
 _ALL, _BYTES = -1, -2
 """Used as a row group's number: all rows of a file, and its bytes."""
 
@@ -58,7 +60,7 @@ class Files:
         self._budget = budget_bytes
         self.used_bytes = 0
         self.cache: OrderedDict[tuple[str, int], Any] = OrderedDict()
-        self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
+        self._footers: OrderedDict[str, FileFooter] = OrderedDict()
         self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
         self._hashed_rows = 0
@@ -74,9 +76,15 @@ class Files:
             return [self._changed(table, ref)]
         if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
             return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
+        if bucket is not None and (whole := self._get((_name(table, ref), _ALL))) is not None:
+            return [whole]
         footer = self._footer(ref)
-        groups = range(len(footer.groups)) if bucket is None else footer.may_hold(bucket, key)
-        return [self._group(table, ref, footer, i) for i in groups]
+        if bucket is None:
+            return [self._group(table, ref, footer, i) for i in range(len(footer))]
+        if key is None:
+            return [self._group(table, ref, footer, i) for i in footer.of_bucket(bucket)]
+        numbers = footer.may_hold(table, bucket, key)
+        return [self._group(table, ref, footer, i) for i in numbers]
 
     def shard_batches(
         self, table: Table[Any], ref: FileRef, shard: Key, buckets: Sequence[int]
@@ -87,8 +95,10 @@ class Files:
         """
         if ref.table or (ref.bytes <= WHOLE_FILE_BYTES and ref.rows <= WHOLE_FILE_ROWS):
             return self.batches(table, ref, buckets[0])
+        if (whole := self._get((_name(table, ref), _ALL))) is not None:
+            return [whole]
         footer = self._footer(ref)
-        candidates = sorted({i for bucket in buckets for i in footer.may_hold(bucket, shard)})
+        candidates = footer.with_shard(table, buckets, shard)
         if len(candidates) > 1:
             at = (f"{ref.path}#{table.shard_text(shard)}", _ALL)
             columns = dict(zip(table.key, shard, strict=False))
@@ -101,7 +111,7 @@ class Files:
         self,
         table: Table[Any],
         ref: FileRef,
-        footer: RowGroupIndex,
+        footer: FileFooter,
         candidates: Sequence[int],
         columns: Mapping[str, Any],
     ) -> bytes:
@@ -111,25 +121,25 @@ class Files:
         """
         holding = array("I")
         for run in runs(candidates):
-            source = self._fetched(ref, footer.groups[run[0]], footer.groups[run[-1]])
-            keys = _read(source(), ref, footer.metadata, run, tuple(columns))
+            source = self._fetched(ref, *footer.extent(run[0], run[-1]))
+            metadata, numbers_of_run = footer.part(run)
+            keys = _read(source(), ref, metadata, numbers_of_run, tuple(columns))
             matches = [pc.equal(keys.column(name), value) for name, value in columns.items()]
             places = pc.indices_nonzero(functools.reduce(pc.and_, matches)).to_pylist()
-            ends = itertools.accumulate(footer.metadata.row_group(i).num_rows for i in run)
-            numbers = list(ends)
-            for i in sorted({run[bisect_right(numbers, place)] for place in places}):
+            sizes = (metadata.row_group(i).num_rows for i in numbers_of_run)
+            ends = list(itertools.accumulate(sizes))
+            for i in sorted({run[bisect_right(ends, place)] for place in places}):
                 holding.append(i)
                 self._group(table, ref, footer, i, source)
         return holding.tobytes()
 
-    def _fetched(self, ref: FileRef, first: Group, last: Group) -> Callable[[], Any]:
-        """The bytes from one row group to another, as a file that can be opened."""
+    def _fetched(self, ref: FileRef, start: int, length: int) -> Callable[[], Any]:
+        """A range of bytes, as a file that can be opened."""
         if ref.bytes <= WHOLE_FILE_BYTES:
             raw = self._bytes(ref)
             return lambda: pa.BufferReader(raw)
-        length = last.start + last.length - first.start
-        part = self._range(ref, first.start, length)
-        return lambda: pa.PythonFile(FetchedRange(ref.bytes, first.start, part), mode="r")
+        part = self._range(ref, start, length)
+        return lambda: pa.PythonFile(FetchedRange(ref.bytes, start, part), mode="r")
 
     def spans_groups(self, ref: FileRef, bucket: int) -> bool:
         """Whether one bucket of a file takes more than one row group."""
@@ -139,7 +149,7 @@ class Files:
             or not ref.buckets[0] <= bucket <= ref.buckets[1]
         ):
             return False
-        return len(self._footer(ref).may_hold(bucket)) > 1
+        return len(self._footer(ref).of_bucket(bucket)) > 1
 
     def table(self, table: Table[Any], ref: FileRef) -> pa.Table:
         """All rows, verified; of a view the columns that it has. The cache is not filled."""
@@ -195,7 +205,7 @@ class Files:
             for key in [key for key in self._hashes if key.partition("#")[0] in paths]:
                 self._hashed_rows -= len(self._hashes.pop(key))
             for path in paths & self._footers.keys():
-                self._footer_bytes -= self._footers.pop(path).metadata.serialized_size
+                self._footer_bytes -= self._footers.pop(path).nbytes
 
     def _changes(self, ref: FileRef) -> pa.RecordBatch:
         return self._cached_or((ref.path, _ALL), lambda: changes.parse(self.raw(ref), ref.path))
@@ -222,7 +232,7 @@ class Files:
         self,
         table: Table[Any],
         ref: FileRef,
-        footer: RowGroupIndex,
+        footer: FileFooter,
         i: int,
         source: Callable[[], Any] | None = None,
     ) -> pa.RecordBatch:
@@ -230,16 +240,26 @@ class Files:
         at, columns = (ref.path, i), None
         cached = self._get(at)
         if cached is None and table.is_view:
-            at, columns = (f"{ref.path}#{table.row.__name__}", i), table.schema.names
+            at, columns = (_name(table, ref), i), table.schema.names
             cached = self._get(at)
         if cached is not None:
             return cached
 
         def read() -> pa.Table:
-            file = source or self._fetched(ref, footer.groups[i], footer.groups[i])
-            return _read(file(), ref, footer.metadata, [i], columns)
+            file = source or self._fetched(ref, *footer.extent(i, i))
+            return _read(file(), ref, *footer.part([i]), columns)
 
-        return self._cached(at, lambda: self._twice(read))
+        group = self._cached(at, lambda: self._twice(read))
+        footer.reads[at[0]] += 1
+        if footer.reads[at[0]] == MANY_GROUPS and self._has_room(ref, group):
+            self._cached((at[0], _ALL), lambda: decode(self.raw(ref), ref, columns))
+        return group
+
+    def _has_room(self, ref: FileRef, group: pa.RecordBatch) -> bool:
+        """Whether all rows of a file, of which this is a row group, are a small part of all that
+        may be kept."""
+        bytes_of_all = int(group.nbytes) * ref.rows
+        return bytes_of_all <= self._budget // FILE_SHARE * int(group.num_rows)
 
     def _cached(self, at: tuple[str, int], read: Callable[[], pa.Table]) -> pa.RecordBatch:
         return self._cached_or(at, lambda: one_batch(read()))
@@ -285,74 +305,33 @@ class Files:
         except Corrupt:
             return read()
 
-    def _footer(self, ref: FileRef) -> RowGroupIndex:
+    def _footer(self, ref: FileRef) -> FileFooter:
         with self._lock:
             if (cached := self._footers.get(ref.path)) is not None:
                 self._footers.move_to_end(ref.path)
                 return cached
         if ref.bytes <= WHOLE_FILE_BYTES:
-            raw = self._bytes(ref)
+            end = self._bytes(ref)[-ref.footer_bytes :]
         else:
-            raw = self._twice(lambda: self._read_footer(ref))
-        # The footer is enough: nothing else is used before a row group is read.
-        metadata = pq.read_metadata(pa.BufferReader(raw))
-        footer = RowGroupIndex(metadata, RowGroups(metadata))
+            end = self._twice(lambda: self._read_footer(ref))
+        footer = FileFooter(end, ref.index_bytes)
         with self._lock:
             if ref.path not in self._footers:
                 self._footers[ref.path] = footer
-                self._footer_bytes += metadata.serialized_size
+                self._footer_bytes += footer.nbytes
             while self._footer_bytes > self._budget // FOOTER_SHARE and len(self._footers) > 1:
-                self._footer_bytes -= self._footers.popitem(last=False)[1].metadata.serialized_size
+                self._footer_bytes -= self._footers.popitem(last=False)[1].nbytes
         return footer
-
-
-class OpenedFile:
-    """The rows of a table in a file, some buckets at a time."""
-
-    def __init__(self, ref: FileRef, content: bytes | pa.Table) -> None:
-        self._ref = ref
-        if isinstance(content, bytes):
-            with _corrupt_if_unreadable(ref):
-                self._file: pq.ParquetFile | None = pq.ParquetFile(
-                    pa.BufferReader(content), page_checksum_verification=True
-                )
-            self._rows: pa.Table | None = None
-            self.groups: Sequence[Group] = RowGroups(self._file.metadata)
-            self.schema = self._file.schema_arrow
-        else:
-            self._file, self._rows, self.groups, self.schema = None, content, (), content.schema
-
-    def bucket_counts(self) -> dict[int, int]:
-        column = self._read(range(len(self.groups)), ["_bucket"]).column("_bucket")
-        return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
-
-    def between(self, low: int, high: int) -> pa.Table:
-        """Rows of the buckets from `low` to `high`."""
-        within = [
-            i
-            for i, group in enumerate(self.groups)
-            if low <= group.buckets[1] and group.buckets[0] <= high
-        ]
-        rows = self._read(within)
-        if self.groups and all(
-            low <= self.groups[i].buckets[0] and self.groups[i].buckets[1] <= high for i in within
-        ):
-            return rows  # as they are: a filter copies
-        bucket = rows.column("_bucket")
-        return rows.filter(pc.and_(pc.greater_equal(bucket, low), pc.less_equal(bucket, high)))
-
-    def _read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        if self._file is None:
-            return self._rows
-        with _corrupt_if_unreadable(self._ref):
-            return self._file.read_row_groups(
-                list(groups), columns, use_threads=self._ref.bytes > _MANY_BYTES
-            )
 
 
 def decode(raw: bytes, ref: FileRef, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of a file, from its bytes; some of the columns, or all."""
     return _read(pa.BufferReader(raw), ref, columns=columns)
+
+
+def _name(table: Table[Any], ref: FileRef) -> str:
+    """What is kept of a file under: of a view, some columns."""
+    return f"{ref.path}#{table.row.__name__}" if table.is_view else ref.path
 
 
 def _missing(ref: FileRef) -> Corrupt:
@@ -384,17 +363,11 @@ def _read(
     groups: list[int] | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    with _corrupt_if_unreadable(ref):
-        file = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
-        threads = ref.bytes > _MANY_BYTES
+    with corrupt_if_unreadable(ref):
+        file = pq.ParquetFile(
+            source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
+        )
+        threads = ref.bytes > MANY_BYTES
         if groups is None:
             return file.read(columns, use_threads=threads)
         return file.read_row_groups(groups, columns, use_threads=threads)
-
-
-@contextlib.contextmanager
-def _corrupt_if_unreadable(ref: FileRef) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowInvalid, OSError) as error:
-        raise Corrupt(f"{ref.path} cannot be read: {error}", hint="run fsck") from None

@@ -236,6 +236,7 @@ class Rewriter:
                     encoder = None
                 encoder = encoder or self._encoder(table, "base", rows)
                 encoder.add(part)
+            del merged, stays, part  # before the rows of the next window are read
         return [*written, self._put(encoder)] if encoder is not None else written
 
     def _encoder(self, table: Table[Any], level: str, expected_rows: int) -> FileEncoder:

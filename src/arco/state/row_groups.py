@@ -31,18 +31,6 @@ class Group(NamedTuple):
         return all(low <= v <= high for v, (low, high) in zip(key, self.keys, strict=False))
 
 
-class RowGroupIndex(NamedTuple):
-    metadata: pq.FileMetaData
-    groups: RowGroups
-
-    def may_hold(self, bucket: int, key: Key | None = None) -> list[int]:
-        """The numbers of the groups that may hold a bucket, and a key in it."""
-        groups = self.groups.of_bucket(bucket)
-        if len(groups) == 1:  # as most buckets have
-            return [groups[0][0]]
-        return [i for i, group in groups if group.may_hold(bucket, key)]
-
-
 def _last_bucket(group: Group) -> int:
     return group.buckets[1]
 

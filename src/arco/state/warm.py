@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Set
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -33,6 +33,7 @@ from arco.log.contents import TableFiles
 from arco.log.manifest import FileRef
 from arco.state.buckets import ROW_BYTES, BucketHashes, LoadedBucket
 from arco.state.changes import Changes
+from arco.state.file_shards import FileShards, may_hold_one
 from arco.state.lookup import look_up
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
@@ -59,16 +60,6 @@ class Tables(Protocol):
     """The files of every table, as a generation or a rebuild has them."""
 
     def table(self, name: str) -> TableFiles: ...
-
-
-class FileShards(NamedTuple):
-    """Which shard keys the files of a table may hold, as texts."""
-
-    ranges: list[tuple[str, str]]
-    changed: set[str]
-
-    def may_hold(self, shard: str) -> bool:
-        return shard in self.changed or any(low <= shard <= high for low, high in self.ranges)
 
 
 class Warm:
@@ -294,10 +285,11 @@ class Warm:
         own_since = self._own_since
         if (table, number) in self._incomplete:
             own_since = self._position
+        texts = None if shards is None else [table.shard_text(shard) for shard in shards]
         slices = [
             part
             for ref in self._refs(table)
-            if ref.versions[0] <= own_since
+            if ref.versions[0] <= own_since and may_hold_one(ref, texts)
             for batch in self._files.batches(table, ref, number)
             for part in shard_slices(bucket_slice(batch, number), table.key, shards)
             if part.num_rows

@@ -1,9 +1,9 @@
 /** Columns with their classes, where each comes from, and how the schema changed. */
 import { Waypoints } from "lucide-react";
 import { useList, useRead } from "../api/hooks";
-import { Empty, Loaded, Panel, Skeleton } from "../design/parts";
+import { Empty, Loaded, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { count, Name, Time } from "../design/values";
+import { count, Name, plural, Time } from "../design/values";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
 import { assetRoute } from "./asset";
 
@@ -13,7 +13,7 @@ export function AssetColumns({ asset }: { asset: string }) {
   return (
     <>
       <Panel title="Columns" count={count(list.items.length)} actions={list.hasMore ? <button type="button" className="button" onClick={list.more}>More</button> : null}>
-        {list.isPending ? <Skeleton /> : list.items.length ? (
+        {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? <Skeleton /> : list.items.length ? (
           <div className="table-wrap">
             <table className="table">
               <thead>
@@ -102,7 +102,7 @@ function SchemaHistory({ asset }: { asset: string }) {
   const list = useList("/assets/{asset}/schemas", { path: { asset }, pageSize: 20 });
   return (
     <Panel title="Schema history">
-      {list.isPending ? <Skeleton /> : list.items.length ? (
+      {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? <Skeleton /> : list.items.length ? (
         <div className="table-wrap"><table className="table">
           <thead><tr><th className="num">Version</th><th>From</th><th>Changes</th><th>Run</th><th className="num">Registered</th></tr></thead>
           <tbody>{list.items.map((version) => (
@@ -111,7 +111,7 @@ function SchemaHistory({ asset }: { asset: string }) {
               <td>{version.source} {version.current ? <State state="ACTIVE" text="Current" /> : null}</td>
               <td>{version.changes.length ? version.changes.map((change, index) => (
                 <div key={index}><Name mono>{change.path || change.column}</Name> <span className="muted">{change.kind.replaceAll("_", " ")} {change.before ? `${change.before} → ${change.after}` : change.after}</span></div>
-              )) : <span className="muted">{count(version.columns.length)} columns</span>}</td>
+              )) : <span className="muted">{plural(version.columns.length, "column")}</span>}</td>
               <td>{version.run_id ? <RunLink run={version.run_id} /> : ""}</td>
               <td className="num muted"><Time at={version.registered_at} /></td>
             </tr>))}</tbody>

@@ -30,7 +30,7 @@ export function AssetContract({ asset }: { asset: string }) {
         </dl>
       </Panel>
       <Panel title="Breaches">
-        {breaches.isPending ? <Skeleton /> : breaches.items.length ? (
+        {breaches.error ? <div className="body"><ProblemNote error={breaches.error} /></div> : breaches.isPending ? <Skeleton /> : breaches.items.length ? (
           <div className="table-wrap"><table className="table">
             <thead><tr><th>What</th><th>Columns</th><th>Outcome</th><th>Run</th><th className="num">When</th></tr></thead>
             <tbody>{breaches.items.map((breach) => (

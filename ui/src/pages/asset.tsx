@@ -6,7 +6,7 @@ import type { Answer } from "../api/types";
 import { Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { Prose } from "../design/prose";
 import { State } from "../design/states";
-import { By, bytes, count, Name, Time } from "../design/values";
+import { By, bytes, count, Name, plural, Time } from "../design/values";
 import { FaultPage } from "../layout/faults";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
 import { Tabs } from "../layout/tabs";
@@ -190,7 +190,7 @@ function About({ body }: { body: Answer<"/assets/{asset}"> }) {
     ["Terms", body.terms?.length ? <span className="tags">{body.terms.map((term) => <span key={term} className="tag"><Name>{term}</Name></span>)}</span> : null],
     ["SLA", body.sla ? <Name>{body.sla}</Name> : null],
     ["Location", body.location ? <Name mono>{body.location}</Name> : null],
-    ["Size", body.stats ? `${count(body.stats.row_count)} rows, ${bytes(body.stats.size_bytes)}` : null],
+    ["Size", body.stats ? `${plural(body.stats.row_count, "row")}, ${bytes(body.stats.size_bytes)}` : null],
     ["Columns", count(body.columns.length)],
     ["Links", Object.keys(body.links ?? {}).length ? Object.entries(body.links ?? {}).map(([name, url]) => <div key={name}><SafeLink url={url}>{name}</SafeLink></div>) : null],
     ["Deprecated", body.deprecated ? <Name>{body.deprecated}</Name> : null],

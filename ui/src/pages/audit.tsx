@@ -6,7 +6,7 @@ import type { Schemas } from "../api/types";
 import { Grid, type GridColumn } from "../design/grid";
 import { Choice, Empty, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { count, exact, Name, Time } from "../design/values";
+import { count, exact, Name, plural, Time } from "../design/values";
 import { useSetSearch } from "../layout/link";
 import { TypedSearch } from "../layout/typed";
 
@@ -46,7 +46,7 @@ export function AuditPage() {
         <Choice label="Outcome" value={search.outcome ?? ""} options={OUTCOMES} onChange={(outcome) => set({ outcome: outcome || undefined })} />
         <Choice label="Since" value={search.since ?? ""} options={SINCE} onChange={(since) => set({ since: since || undefined })} />
         <span className="spring" />
-        <span className="muted num">{count(items.length)}{hasMore ? "+" : ""} records</span>
+        <span className="muted num">{hasMore ? `${count(items.length)}+ records` : plural(items.length, "record")}</span>
       </div>
       {list.error ? <ProblemNote error={list.error} /> : null}
       {chosen ? <AuditRecord row={chosen} onClose={() => set({ record: undefined })} /> : null}

@@ -56,7 +56,7 @@ function Schedules({ chosen, project }: Chosen) {
   const list = useList("/schedules", { at: "now" });
   const details = chosen && project ? <ScheduleDetails key={`${project}/${chosen}`} project={project} name={chosen} /> : null;
   return (
-    <Listing list={list} details={details} empty={<Empty title="No schedule">Declare one in code: <code>schedule("nightly", cron="0 3 * * *", select="sales.*")</code></Empty>}
+    <Listing list={list} details={details} empty={<Empty title="No schedule">Declare one in code: <code>schedule("nightly", cron="0 3 * * *", selection=["sales.*"])</code></Empty>}
       head={<><th>State</th><th>Schedule</th><th>Cron</th><th className="num">Last tick</th><th className="num">Next tick</th></>}>
       {list.items.map((each) => (
         <tr key={each.schedule_id} aria-selected={each.name === chosen && each.project === project}>
@@ -67,7 +67,7 @@ function Schedules({ chosen, project }: Chosen) {
               <div className="small muted"><Name mono>{each.selection.join(" ")}</Name></div>
             </PageLink>
           </td>
-          <td><Name mono>{each.cron}</Name><div className="small muted">{each.timezone}</div></td>
+          <td className="nowrap"><Name mono>{each.cron}</Name><div className="small muted">{each.timezone}</div></td>
           <td className="num muted"><Time at={each.last_scheduled_at} none="never" /></td>
           <td className="num"><Time at={each.next_tick} none="none" /></td>
         </tr>

@@ -184,6 +184,7 @@ function DraftForm({ onDone }: { onDone: () => void }) {
       {error ? <ProblemNote error={error} /> : null}
       {shown ? <Estimate preview={shown.preview} /> : null}
       <div className="actions">
+        <button type="button" className="button" onClick={onDone}>Back</button>
         {shown ? (
           <button type="submit" className="button primary" disabled={create.isPending}>{create.isPending ? "Creating…" : `Create: ${plural(shown.preview.partitions, "partition")}`}</button>
         ) : (

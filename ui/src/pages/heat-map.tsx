@@ -177,8 +177,7 @@ export function HeatMap({ asset, ranges, total, counts: counted, picture }: Heat
           aria-label={`Partitions: ${words}`}
           onMouseMove={(event) => {
             const found = find(event);
-            const box = event.currentTarget.parentElement!.getBoundingClientRect();
-            setTip(found && { x: Math.min(event.clientX - box.left + 14, box.width - 240), y: event.clientY - box.top + 16, ...found });
+            setTip(found && { x: Math.min(event.clientX + 14, innerWidth - 250), y: Math.min(event.clientY + 16, innerHeight - 90), ...found });
           }}
           onMouseLeave={() => setTip(null)}
         />

@@ -58,6 +58,7 @@ function MaterializeForm({ selection: given, partitions: range, onDone }: { sele
       {error ? <ProblemNote error={error} /> : null}
       {shown ? <Plan plan={shown.plan} /> : null}
       <div className="actions">
+        <button type="button" className="button" onClick={onDone}>Back</button>
         {shown ? (
           <button type="submit" className="button primary" disabled={trigger.isPending || shown.plan.tasks === 0}>
             {trigger.isPending ? "Asking…" : shown.plan.runs ? `Start ${plural(shown.plan.runs, "task")}` : "Start, although all is up to date"}

@@ -3,7 +3,7 @@ import { CircleCheck, Moon } from "lucide-react";
 import { useList, useRead } from "../api/hooks";
 import { useCan } from "../api/permissions";
 import type { Schemas } from "../api/types";
-import { Bar, Empty, Loaded, Page, Panel, Skeleton } from "../design/parts";
+import { Bar, Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { count, duration, Name, plural, Time } from "../design/values";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
@@ -58,7 +58,7 @@ function Unhealthy() {
   const list = useList("/health", { at: "now", query: { status: ["UNHEALTHY"] }, pageSize: 8 });
   return (
     <Panel title="Unhealthy assets" actions={<PageLink to="/assets" search={{ status: "UNHEALTHY" }} className="link">All</PageLink>}>
-      {list.isPending ? (
+      {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? (
         <Skeleton />
       ) : list.items.length ? (
         <Rows>
@@ -90,7 +90,7 @@ function Waiting() {
   const mayDecide = useCan("quarantine.manage");
   return (
     <Panel title="Waits for a person">
-      {list.isPending ? (
+      {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? (
         <Skeleton />
       ) : list.items.length ? (
         <Rows>
@@ -125,7 +125,7 @@ function Running() {
   if (!canRead) return null;
   return (
     <Panel title="Running now">
-      {list.isPending ? <Skeleton /> : list.items.length ? <RunRows runs={list.items} /> : (
+      {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? <Skeleton /> : list.items.length ? <RunRows runs={list.items} /> : (
         <Empty title="Nothing runs" icon={<Moon size={22} strokeWidth={1.6} aria-hidden />}>
           <code>servo run NAME</code>
         </Empty>
@@ -138,7 +138,7 @@ function Stale() {
   const list = useList("/freshness", { at: "now", query: { stale: true }, pageSize: 8 });
   return (
     <Panel title="Stale">
-      {list.isPending ? (
+      {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? (
         <Skeleton />
       ) : list.items.length ? (
         <Rows>
@@ -171,7 +171,7 @@ function RecentRuns() {
   if (!canRead) return null;
   return (
     <Panel title="Recent runs" actions={<PageLink to="/runs" className="link">All</PageLink>}>
-      {list.isPending ? <Skeleton /> : list.items.length ? <RunRows runs={list.items.slice(0, 8)} /> : (
+      {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? <Skeleton /> : list.items.length ? <RunRows runs={list.items.slice(0, 8)} /> : (
         <Empty title="Nothing has run yet">
           <code>servo deploy && servo run '*'</code>
         </Empty>

@@ -25,10 +25,9 @@ export function QuarantinePage() {
         <span className="spring" />
         <span className="muted num">{plural(list.items.length, "output")}{list.hasMore ? " and more" : ""}</span>
       </div>
-      {list.error ? <ProblemNote error={list.error} /> : null}
       <div className={search.id ? "split" : "split alone"}>
         <Panel>
-          {list.isPending ? <Skeleton /> : list.items.length ? (
+          {list.error ? <div className="body"><ProblemNote error={list.error} /></div> : list.isPending ? <Skeleton /> : list.items.length ? (
             <div className="table-wrap">
               <table className="table">
                 <thead><tr><th>Status</th><th>Output</th><th className="num">Rows</th><th className="num">Held</th></tr></thead>
