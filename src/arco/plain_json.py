@@ -32,7 +32,11 @@ def document_name(field: str) -> str:
     return DOCUMENT_NAMES.get(field, field)
 
 
-_AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
+class Document(dict[str, Any]):
+    """A document that has only values that JSON has: made once, and shown many times."""
+
+
+_AS_THEY_ARE: Final = frozenset({str, int, bool, type(None), Document})
 
 
 def plain(value: Any) -> Any:

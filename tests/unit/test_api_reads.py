@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from arco.api.application import make_app
 from arco.api.table import READS, ROUTES
 from arco.orchestration.plan import PlanRequest
+from arco.orchestration.tables import RUNS
 from arco.security.permissions import Role
 from tests.kit.api import BASE, ApiWorld, Company
 
@@ -303,6 +305,27 @@ def test_a_run_names_its_namespaces_only_to_those_who_see_all_of_its_tasks() -> 
     listed = {row["run_id"]: row for row in viewer.get("/runs")["items"]}
     for run in (viewer.get(f"/runs/{run_id}")["run"], listed[run_id]):
         assert (run["is_partial"], run["namespaces"]) == (True, None)
+    world.close()
+
+
+def test_runs_of_history_are_listed_to_restricted_callers_as_to_others() -> None:
+    company = Company()
+    both = company.town.run(selection="1+hr.report")
+    company.town.crowd.clock.advance(timedelta(days=5))
+    workspace = company.town.fresh()
+    workspace.commands.catalog.create_namespace("later")
+    workspace.upkeep.merger.merge(everything=True)
+    assert workspace.read.snapshot().manifest(RUNS).history
+    world = ApiWorld(workspace)
+    expected = {row["run_id"]: row for row in world.owner.get("/runs")["items"]}
+    blank = {"is_partial": True, "selection": [], "partitions": [], "namespaces": None}
+    expected[both] |= blank
+    viewer = world.client(Role.VIEWER, "sales")
+    for _ in range(2):  # read, and kept
+        for size in (3, 4):
+            listed = viewer.pages("/runs", size)
+            assert both in {row["run_id"] for row in listed}
+            assert listed == [expected[row["run_id"]] for row in listed]
     world.close()
 
 

@@ -33,6 +33,7 @@ from arco.orchestration.run_outputs import run_outputs
 from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import TASK_ORDER, TASKS, RunRow, TaskRow
 from arco.orchestration.triggers import runs_before
+from arco.plain_json import Document, plain
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 from arco.state.days import newest_first
@@ -69,6 +70,31 @@ def _body(view: View, visible: Visible, row: RunRow) -> RunBody:
     return RunBody(**(fields | dict(ASKED_OF_RUN)), is_partial=True)
 
 
+class EndedRun(RunRow, frozen=True, kw_only=True):
+    """A run of a history file, which does not change any more."""
+
+    document: Document
+    """For those who see all of it."""
+
+
+def _ended(value: Any) -> Any:
+    """What is kept of a history file: of a run also its document."""
+    if type(value) is not RunRow:
+        return value
+    fields = msgspec.structs.asdict(value)
+    return EndedRun(**fields, document=Document(plain(RunBody(**fields))))
+
+
+def _listed(view: View, visible: Visible, row: RunRow) -> Any:
+    """A `RunBody`, or the document of one."""
+    if isinstance(row, EndedRun):
+        if sees_whole_run(view, visible, row):
+            return row.document
+        fields = {name: getattr(row, name) for name in RunRow.__struct_fields__}
+        row = RunRow(**fields)
+    return _body(view, visible, row)
+
+
 def list_runs(
     view: View, visible: Visible, parameters: RunListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, RunBody]]:
@@ -93,10 +119,10 @@ def list_runs(
         matches=None if visible.all else lambda row: sees_run(view, visible, row),
         choose=None if visible.all else lambda rows: seen_places(view, visible, rows),
         namespaces=visible.namespaces,
-        keep=view.keep_of_runs,
+        keep=lambda name, make: view.keep_of_runs(name, lambda: _ended(make())),
     )
     for row in page.rows:
-        yield (row.created_at, row.run_id), _body(view, visible, row)
+        yield (row.created_at, row.run_id), _listed(view, visible, row)
 
 
 class RunDetails(msgspec.Struct, frozen=True, kw_only=True):
