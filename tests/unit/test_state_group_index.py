@@ -114,7 +114,7 @@ def test_the_footer_of_some_row_groups_describes_them(notes: Notes) -> None:
 def test_a_footer_that_is_written_otherwise_gets_no_index(notes: Notes) -> None:
     footer = notes.raw[-notes.ref.footer_bytes + notes.ref.index_bytes :]
     groups = pq.read_metadata(pa.BufferReader(footer)).num_row_groups
-    keys = [GroupKeys(["a"], [])] * groups
+    keys = [GroupKeys([b"a"], [])] * groups
     assert groups >= LEAST_GROUPS and encode_index(footer, keys)
     assert encode_index(footer, keys[1:]) == b"", "another number of row groups"
     assert encode_index(footer.replace(b"parquet-cpp", b"parquet-new"), keys) == b""

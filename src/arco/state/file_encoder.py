@@ -143,12 +143,13 @@ def _put_index(file: io.BytesIO, keys: Sequence[GroupKeys]) -> bytes:
     return index
 
 
-def _texts(rows: pa.Table, columns: Sequence[str]) -> list[str]:
-    """What columns of a key have, each once."""
-    if len(columns) == 1:
-        return list(map(str, pc.unique(rows.column(columns[0])).to_pylist()))
+def _texts(rows: pa.Table, columns: Sequence[str]) -> list[bytes]:
+    """The texts of some columns of the key, each once."""
+    values = pc.unique(rows.column(columns[0]))
+    if len(columns) == 1 and values.type == pa.string():
+        return values.cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
     keys = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
-    return list(map(shard_text, dict.fromkeys(keys)))
+    return [shard_text(key).encode() for key in dict.fromkeys(keys)]
 
 
 def whole_buckets(table: pa.Table, most_rows: int) -> Iterator[pa.Table]:
