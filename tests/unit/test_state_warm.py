@@ -14,6 +14,7 @@ from arco.errors import Corrupt, Refused, Unavailable
 from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.state import warm as warm_module
 from arco.state.buckets import LoadedBucket
+from arco.state.lookup import look_up
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -312,3 +313,34 @@ def test_a_bucket_has_the_rows_of_the_shard_keys_that_were_looked_at() -> None:
         rows = second.read.snapshot().rows(DYNAMIC_KEYS, name)
         assert "".join(sorted(row.key for row in rows)) == keys
     assert second.upkeep.rebuild(publish=False).same
+
+
+def test_new_keys_are_told_by_hashes_in_a_process_that_has_loaded_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    w = make_workspace(store, 1, clock=clock)
+    old = [f"A{n}" for n in range(3_000)]
+    w.ledger.append([AssetObserved(asset_id=id, row_count=1, size_bytes=1) for id in old])
+    w.committer.commit()
+    w.upkeep.merger.merge(everything=True)
+    # As those of a table are whose buckets take several row groups.
+    monkeypatch.setattr(warm_module.Warm, "_is_large", lambda self, table, number: True)
+    monkeypatch.setattr(warm_module, "MISSES", 4)
+    looked_up: Counter[str] = Counter()
+
+    def counting(files: object, refs: object, table: object, *given: object) -> object:
+        looked_up[str(table)] += bool(refs)
+        return look_up(files, refs, table, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(warm_module, "look_up", counting)
+    clock.sleep(1.0)
+    fresh = make_workspace(store, 2, clock=clock)
+    ids = [*(f"B{n}" for n in range(200)), *old[:5]]
+    fresh.ledger.append([AssetObserved(asset_id=id, row_count=2, size_bytes=1) for id in ids])
+    fresh.committer.commit()
+    assert looked_up[str(ASSET_STATS)] < 20
+    rows = {row.asset_id: row.row_count for row in fresh.read.snapshot().all(ASSET_STATS)}
+    assert rows == {**dict.fromkeys(old, 1), **dict.fromkeys(ids, 2)}
+    assert fresh.upkeep.rebuild(publish=False).same

@@ -24,7 +24,7 @@ that no file can hold (what a deployment adds to a large workspace) then loads n
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -42,6 +42,8 @@ from arco.state.table import Key, Table, Versioned
 
 LOOKS = 128
 """Lookups of single rows of a large bucket before it is loaded."""
+MISSES = 64
+"""After this many lookups without a result, the hashes of files' keys decide which keys are new."""
 FOUND = 8
 """Lookups of single rows of a bucket of hashes before it is loaded again."""
 SWEEP = 24
@@ -84,6 +86,8 @@ class Warm:
         )
         self._looks: Counter[tuple[Table[Any], int]] = Counter()
         """How often rows of buckets that are not loaded were looked up."""
+        self._misses: Counter[Table[Any]] = Counter()
+        """How many look-ups in files have found nothing."""
         self._too_large: set[tuple[Table[Any], int]] = set()
         """Buckets that would take most of the budget: their rows are looked up, always."""
         self._empty: dict[Table[Any], pa.RecordBatch] = {}
@@ -233,7 +237,11 @@ class Warm:
         return any(self._files.spans_groups(ref, number) for ref in self._refs(table))
 
     def _look_up(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
-        versioned = look_up(self._files, self._refs(table), table, key)
+        refs: Sequence[FileRef] = self._refs(table)
+        if self._misses[table] > MISSES:
+            refs = [ref for ref in refs if self._files.key_hashes(table, ref).may_hold(key)]
+        versioned = look_up(self._files, refs, table, key)
+        self._misses[table] += versioned[1] is None
         return None if versioned[1] is None else versioned
 
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
