@@ -50,11 +50,13 @@ class _OpenObjects(Objects):
 
 @contextlib.contextmanager
 def serving_objects(folder: Path, store: Store | None = None) -> Iterator[str]:
-    """The URL of a store in this folder, or of another one."""
+    """The URL of an empty store in this folder, or of another one. The server has a workspace of its
+    own, because it writes its keys when it starts."""
     workspace = Workspace.open(f"file://{folder}/store", "acme", "dev")
     settings = ApiSettings(threads=32)
     server = ApiServer([ServedWorkspace(workspace, settings)], [], settings, workspace.clock)
-    objects = _OpenObjects(server, store or workspace.store)
+    empty = Workspace.open(f"file://{folder}/objects", "acme", "dev").store
+    objects = _OpenObjects(server, store or empty)
     app = make_app(server, [], workspace.ids, objects=objects)
     binding = Binding(port=0)
     listening: socket.socket = binding.listen()
