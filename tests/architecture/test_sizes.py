@@ -25,6 +25,7 @@ REASONS = {
     "arco.spark.driver": "one driver and its recovery: whoever reads half misjudges the rest",
     "arco.state.fsck": "every check of a workspace, in the order of the files",
     "arco.state.gc": "one protocol with its essay: what may be deleted, and when",
+    "arco.state.warm": "one cache: what is loaded, looked up, changed and dropped",
     "arco.storage.local": "one store: every call with its fsync",
     "arco.transport.queues.objectstore": "one protocol with its essay: claims in the store",
     "arco.worker.attempt": "one attempt, from the request to the result",

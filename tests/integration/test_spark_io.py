@@ -545,7 +545,7 @@ def test_spark_finds_the_differences_that_duckdb_finds(task: SparkTask, store: S
     assert found[0] == found[1] and len(found[0]) == 5
     twice = put(store, pa.table({names["k"]: [1, 1], names["n"]: [1.0, 2.0]}), side="c")
     columns = diff_columns(infos[0][:2], infos[0][:2], [names["k"]])
-    with pytest.raises(Invalid, match="no key of the second version"):
+    with pytest.raises(Invalid, match="is not unique in the second version"):
         compare_with_spark(task, store, "sales.up", (refs[0], twice), columns, 5, hidden)
 
 

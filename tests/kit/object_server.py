@@ -50,8 +50,10 @@ class _OpenObjects(Objects):
 
 @contextlib.contextmanager
 def serving_objects(folder: Path, store: Store | None = None) -> Iterator[str]:
-    """The URL of an empty store in this folder, or of another one. The server has a workspace of its
-    own, because it writes its keys when it starts."""
+    """The URL of an empty store in this folder, or of another one.
+
+    The server has a workspace of its own, because it writes its keys when it starts.
+    """
     workspace = Workspace.open(f"file://{folder}/store", "acme", "dev")
     settings = ApiSettings(threads=32)
     server = ApiServer([ServedWorkspace(workspace, settings)], [], settings, workspace.clock)

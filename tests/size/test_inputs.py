@@ -122,9 +122,9 @@ def test_tables_are_the_same_after_a_rebuild(city: City) -> None:
 def test_list_that_a_worker_cannot_read_is_put_again_for_the_next_attempt(
     city: City, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def put_badly(store: Store, run_id: str, ref: InputRef, *, again: bool = False) -> InputRef:
-        made = put_list(store, run_id, ref, overwrite=again)
-        if made.listed_in is not None and not again:
+    def put_badly(store: Store, run_id: str, ref: InputRef, *, overwrite: bool = False) -> InputRef:
+        made = put_list(store, run_id, ref, overwrite=overwrite)
+        if made.listed_in is not None and not overwrite:
             store.delete(made.listed_in.path)
             if harm == "damaged":
                 store.put(made.listed_in.path, b"PAR1", Mode.OVERWRITE)
@@ -140,8 +140,10 @@ def test_list_that_a_worker_cannot_read_is_put_again_for_the_next_attempt(
 def test_list_that_stays_away_fails_the_task_in_words(
     city: City, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def put_nothing(store: Store, run_id: str, ref: InputRef, *, again: bool = False) -> InputRef:
-        made = put_list(store, run_id, ref, overwrite=again)
+    def put_nothing(
+        store: Store, run_id: str, ref: InputRef, *, overwrite: bool = False
+    ) -> InputRef:
+        made = put_list(store, run_id, ref, overwrite=overwrite)
         if made.listed_in is not None:
             store.delete(made.listed_in.path)
         return made

@@ -45,3 +45,10 @@ def test_ids_are_found_among_texts_that_contain_them() -> None:
             expected = bisect.bisect_left(texts, text, start, end)
             is_there = text in texts[start:end]
             assert values.first(text, start, end) == (expected if is_there else end)
+
+
+def test_an_id_is_found_after_empty_texts() -> None:
+    texts = ["", "", "a" * 26, "b" * 30]
+    column = Texts(pa.array(texts, pa.string()))
+    assert [column.first(text, 0, 4) for text in texts[2:]] == [2, 3]
+    assert [column.first(text, 1, 4) for text in texts[2:]] == [2, 3]

@@ -126,7 +126,7 @@ def test_of_ten_files_statistics_are_told_and_of_the_others_sizes(store: MemoryS
 
 
 def test_what_is_gone_or_damaged_is_told_apart(store: MemoryStore) -> None:
-    with pytest.raises(NotFound, match="no files any more: they are missing"):
+    with pytest.raises(NotFound, match="has no files: they are missing"):
         first_rows(store, version(), 1)
     expired = version(status=VersionStatus.EXPIRED, reason="its asset keeps 1 version")
     with pytest.raises(NotFound, match="expired: its asset keeps 1 version"):

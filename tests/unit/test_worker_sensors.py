@@ -199,7 +199,7 @@ def test_versions_of_an_asset_are_new_from_the_first_look_on() -> None:
     assert look(found.cursor).versions == []
     with pytest.raises(TaskFailed, match=r"there is no asset city\.none in the workspace"):
         look("", "city.none")
-    with pytest.raises(TaskFailed, match="beyond the log"):
+    with pytest.raises(TaskFailed, match="after the end of the log"):
         look("1000000")
 
 

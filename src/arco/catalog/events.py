@@ -135,6 +135,11 @@ class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
     expected_version: VersionOrUnset = msgspec.UNSET
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.expected_version is msgspec.UNSET else 3
+
     """Of the row of the column."""
 
 
@@ -146,6 +151,11 @@ class ColumnDropped(CatalogCommand, frozen=True, kw_only=True):
     asset_key: TextOrUnset = msgspec.UNSET
     column_name: TextOrUnset = msgspec.UNSET
     expected_version: VersionOrUnset = msgspec.UNSET
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.expected_version is msgspec.UNSET else 3
+
     """Of the row of the column."""
 
 

@@ -78,6 +78,10 @@ class TermDropped(CatalogCommand, frozen=True, kw_only=True, omit_defaults=True)
     """Drop the term even if it is used; existing references stay."""
     expected_version: int | None = None
 
+    @property
+    def lowest_version(self) -> int:
+        return 1 if self.expected_version is None else 2
+
 
 COMMANDS: tuple[type[CatalogCommand], ...] = (
     AssetGoverned,

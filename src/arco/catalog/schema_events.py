@@ -27,6 +27,11 @@ class ColumnRenamed(CatalogCommand, frozen=True, kw_only=True):
     new_name: str
     reason: str = ""
     expected_version: VersionOrUnset = msgspec.UNSET
+
+    @property
+    def lowest_version(self) -> int:
+        return 1 if self.expected_version is msgspec.UNSET else 2
+
     """Of the row of the column."""
 
 

@@ -121,7 +121,7 @@ def _merged(
     if isinstance(merged, str):
         types_of = [types.text(f["type"]) for f in (*first, *second) if f["name"] == merged]
         raise versions_differ(
-            ref, f"column {merged!r} is {' in first and '.join(types_of)} in another"
+            ref, f"column {merged!r} is {' in one and '.join(types_of)} in another"
         )
     return merged
 

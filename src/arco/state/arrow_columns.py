@@ -6,7 +6,7 @@ in a bucket, and reading its rows, consist of such reads.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +46,7 @@ class Texts(Sequence[str]):
         texts = bytes(self._data[first : offsets[end]])
         at = texts.find(text)
         while at >= 0:
-            i = bisect_left(offsets, first + at, start, end)
+            i = bisect_right(offsets, first + at, start, end) - 1  # empty texts begin there too
             if offsets[i] == first + at and offsets[i + 1] == first + at + len(text):
                 return i
             at = texts.find(text, at + 1)

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from arco.state.arrow_columns import values_of
 from arco.state.key_hashes import hash_of
-from arco.state.parquet import real_bytes
+from arco.state.parquet import one_batch, real_bytes
+from arco.state.sorted_rows import latest
 from arco.state.table import Key, Table, Versioned
 
 ROW_BYTES = 1_500
@@ -97,6 +98,18 @@ class LoadedBucket:
     def has(self, shard: Key) -> bool:
         """Whether a row of this shard key that is not here does not exist."""
         return self.shards is None or shard in self.shards
+
+    def with_rows(self, table: Table[Any], rows: pa.RecordBatch, shard: Key) -> LoadedBucket:
+        """The bucket with the rows of one more shard key, as they are in files."""
+        shards = {*(self.shards or ()), shard}
+        if rows.num_rows == 0:
+            self.shards = shards
+            return self
+        batches = latest([self.batch, rows], table.key, keep_deleted=False)
+        larger = LoadedBucket(table, one_batch(batches), shards)
+        larger.changed, larger.used_at = self.changed, self.used_at
+        larger.hits, larger.old_hits = self.hits, self.old_hits
+        return larger
 
     def entry(self, at: int) -> tuple[Key, Versioned[Any]]:
         """The row at an index of the columns, with its key."""

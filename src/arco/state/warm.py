@@ -260,12 +260,18 @@ class Warm:
         yield from rows.items()
 
     def _rows_of(self, table: Table[Any], number: int, shard: Key) -> LoadedBucket:
-        """A bucket with all rows of a shard key."""
-        bucket = self._bucket(table, number, shard)
-        if isinstance(bucket, BucketHashes) or not bucket.has(shard):
-            self._incomplete.add((table, number))
-            del self.buckets[table, number]
+        """A bucket with all rows of a shard key. Rows of others that it has are not read again."""
+        bucket, at = self._bucket(table, number, shard), (table, number)
+        if isinstance(bucket, BucketHashes):
+            self._incomplete.add(at)
+            del self.buckets[at]
             bucket = self._bucket(table, number, shard, *(bucket.shards or ()))
+        elif not bucket.has(shard):
+            self._incomplete.add(at)
+            larger = bucket.with_rows(table, self._load(table, number, {shard}), shard)
+            self._incomplete.discard(at)
+            self._loaded += larger.nbytes - bucket.nbytes
+            self.buckets[at] = bucket = larger
         assert isinstance(bucket, LoadedBucket)
         return bucket
 
