@@ -28,6 +28,8 @@ from tests.kit.model import read_log
 
 EVENTS = scaled(60, 600)
 DEADLINE_S = 120.0
+HELD_S = 0.4
+"""How long the proxy holds data back at most."""
 TYPES = "type=catalog."
 
 
@@ -62,8 +64,8 @@ class StreamSite:
 
 
 class CuttingProxy:
-    """Passes on what it has read when it has a whole buffer, or after an idle while, as a proxy
-    with buffering does; and cuts connections in the middle of what it passes on."""
+    """Passes on what it has read when it has a whole buffer, or after a while, as a proxy with
+    buffering does; and cuts connections in the middle of what it passes on."""
 
     def __init__(self, upstream: int, rng: random.Random) -> None:
         self._upstream = upstream
@@ -76,8 +78,8 @@ class CuttingProxy:
         buffer_bytes = self._rng.choice((1, 300, 4_000))
         with socket.create_connection(("127.0.0.1", self._upstream), timeout=30) as server:
             server.sendall(request)
-            server.settimeout(0.4)
-            held = b""
+            server.settimeout(HELD_S)
+            held, passed_at = b"", time.monotonic()
             while True:
                 with contextlib.suppress(TimeoutError):
                     part = server.recv(1 << 16)
@@ -85,14 +87,14 @@ class CuttingProxy:
                         yield held
                         return
                     held += part
-                    if len(held) < buffer_bytes:
-                        continue
+                if len(held) < buffer_bytes and time.monotonic() < passed_at + HELD_S:
+                    continue
                 if len(held) >= left:
                     self.cuts += 1
                     yield held[:left]
                     return
                 left -= len(held)
-                passed, held = held, b""
+                passed, held, passed_at = held, b"", time.monotonic()
                 yield passed
 
 
@@ -117,8 +119,8 @@ def events_of(text: bytes) -> tuple[list[tuple[int, bool]], bytes]:
 
 
 def without_chunks(site: StreamSite, proxy: CuttingProxy, last: str) -> Iterator[bytes]:
-    """The body of one connection, as far as it came: whole chunks."""
-    data, is_body = b"", False
+    """The body of one connection, as far as it came; a chunk may be cut too."""
+    data, is_body, left = b"", False, 0
     for part in proxy.lines(site.request(last)):
         data += part
         if not is_body and b"\r\n\r\n" in data:
@@ -126,13 +128,16 @@ def without_chunks(site: StreamSite, proxy: CuttingProxy, last: str) -> Iterator
             assert head.startswith(b"HTTP/1.1 200"), head
             assert b"x-accel-buffering: no" in head.lower()
             is_body = True
-        while is_body and b"\r\n" in data:
-            size, _, rest = data.partition(b"\r\n")
-            length = int(size, 16)
-            if len(rest) < length + 2:
+        while is_body and data:
+            if left:
+                body, data = data[:left], data[left:]
+                left -= len(body)
+                yield body
+                continue
+            line, end, rest = data.removeprefix(b"\r\n").partition(b"\r\n")
+            if not end:
                 break
-            data = rest[length + 2 :]
-            yield rest[:length]
+            left, data = int(line, 16), rest
 
 
 def test_a_stream_that_is_cut_and_held_back_loses_and_repeats_nothing(site: StreamSite) -> None:
