@@ -23,7 +23,7 @@ from tests.kit.workspace import make_workspace
 
 HOUR = timedelta(hours=1)
 RETENTION = GenerationRetention(generations=HOUR, hourly=6 * HOUR, daily=80 * HOUR, at_least=2)
-STEPS = scaled(50, 80)
+STEPS = scaled(30, 80)
 
 State = dict[str, object]
 
@@ -138,7 +138,7 @@ def test_thinned_generations_are_the_last_of_their_hours_and_days() -> None:
     w = make_workspace(MemoryStore(clock), clock=clock)
     w.commands.catalog.create_namespace("sales")
     published = {}
-    count = scaled(150, 300)
+    count = scaled(100, 300)
     for n in range(count):  # over five days
         w.commands.catalog.create_asset(f"sales.a{n}")
         clock.advance(timedelta(days=5) / count)

@@ -19,7 +19,7 @@ from tests.kit.simulated_run import die_everywhere, noted
 
 @pytest.mark.parametrize("both", [False, True])
 def test_an_orchestrator_may_die_at_any_call_between_a_version_and_its_runs(both: bool) -> None:
-    every = scaled(60, 1)
+    every = scaled(100, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:
@@ -40,7 +40,7 @@ def test_an_orchestrator_may_die_at_any_call_between_a_version_and_its_runs(both
 
 
 def test_ticks_and_periods_are_not_lost_whoever_dies() -> None:
-    every = scaled(60, 1)
+    every = scaled(100, 1)
     text = project(
         source("raw", partitions="day", automation="on_missing()"),
         declared("days", "raw", partitions="day", automation="on_cron('0 6 * * *')"),

@@ -47,7 +47,7 @@ def check(town: BackfillTown, id: str, requests: int, *, thorough: bool) -> None
 
 @pytest.mark.parametrize("both", [False, True])
 def test_an_orchestrator_may_die_at_any_call_of_a_backfill(both: bool) -> None:
-    every = scaled(16, 1)
+    every = scaled(32, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:
@@ -85,7 +85,7 @@ def test_a_backfill_goes_on_through_a_pause_and_a_retry_whoever_dies() -> None:
 
 
 def test_a_cancelled_backfill_leaves_no_run_whoever_dies() -> None:
-    every = scaled(24, 1)
+    every = scaled(48, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:

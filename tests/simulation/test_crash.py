@@ -175,7 +175,8 @@ def die_everywhere(
     """Returns how many calls there were to die at.
 
     A call that only reads leaves the store as the call before it did. So to die there is to
-    die after the last change, or before the next: that is tried only when looking deep.
+    die after the last change, or before the next: that is tried only when looking deep, as is
+    every other change.
     """
     checked: set[object] = set()
 
@@ -194,10 +195,11 @@ def die_everywhere(
         return crashing
 
     calls = die(10**9, False).calls
-    for at, (op, _) in enumerate(calls, 1):
-        if DEEP or op in CHANGING:
-            for after_effect in (False, True):
-                die(at, after_effect)
+    every = range(1, len(calls) + 1)
+    changing = [at for at in every if calls[at - 1][0] in CHANGING]
+    for at in every if DEEP else changing[::2]:
+        for after_effect in (False, True):
+            die(at, after_effect)
     return len(calls)
 
 

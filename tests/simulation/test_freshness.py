@@ -23,7 +23,7 @@ from tests.kit.simulated_run import die_everywhere, noted
 def test_an_orchestrator_may_die_at_any_call_and_each_transition_is_recorded_once(
     both: bool,
 ) -> None:
-    every = scaled(8, 1)
+    every = scaled(16, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:
@@ -44,7 +44,7 @@ def test_an_orchestrator_may_die_at_any_call_and_each_transition_is_recorded_onc
 
 
 def test_a_policy_on_data_of_before_is_observed_once_whoever_dies() -> None:
-    every = scaled(8, 1)
+    every = scaled(16, 1)
     partitions = "static('region', ['eu', 'us'])"
     text = policy("1h", partitions=partitions)
     without = text.replace("freshness=Freshness(max_age='1h'), ", "")

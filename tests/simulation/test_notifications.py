@@ -24,7 +24,7 @@ RECEIVERS = ("ops", "owners:ana@example.org")
 def test_an_orchestrator_may_die_at_any_call_between_a_failure_and_its_message(
     both: bool,
 ) -> None:
-    every = scaled(20, 1)
+    every = scaled(40, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:

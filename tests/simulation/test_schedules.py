@@ -37,7 +37,7 @@ def check(town: Town, times: list[str], *, thorough: bool = False) -> None:
 
 @pytest.mark.parametrize("both", [False, True])
 def test_an_orchestrator_may_die_at_any_call_between_tick_and_run(both: bool) -> None:
-    every = scaled(6, 1)
+    every = scaled(12, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:
@@ -54,7 +54,7 @@ def test_an_orchestrator_may_die_at_any_call_between_tick_and_run(both: bool) ->
 
 
 def test_ticks_go_on_through_a_deployment_and_a_pause_whoever_dies() -> None:
-    every = scaled(10, 1)
+    every = scaled(20, 1)
     start = datetime(2026, 1, 5, 8, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:

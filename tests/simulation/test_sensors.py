@@ -35,7 +35,7 @@ def check(town: SensorTown, keys: list[str], *, thorough: bool) -> None:
 
 @pytest.mark.parametrize("who", ["orchestrator", "one of two orchestrators", "worker"])
 def test_who_evaluates_or_asks_may_die_at_any_call(who: str) -> None:
-    every = scaled(32, 1)
+    every = scaled(48, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:
@@ -64,7 +64,7 @@ def test_who_evaluates_or_asks_may_die_at_any_call(who: str) -> None:
 
 
 def test_sensors_go_on_through_a_deployment_a_pause_and_a_reset_whoever_dies() -> None:
-    every = scaled(40, 1)
+    every = scaled(60, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every:
