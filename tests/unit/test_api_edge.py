@@ -16,7 +16,7 @@ def company() -> Company:
     return Company()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world(company: Company) -> Iterator[ApiWorld]:
     world = ApiWorld(company.town.fresh(), hosts=("arco", "arco.example:8321"))
     yield world

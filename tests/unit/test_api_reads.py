@@ -23,7 +23,7 @@ def company() -> Company:
     return Company()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world(company: Company) -> Iterator[ApiWorld]:
     world = ApiWorld(company.town.fresh())
     yield world
