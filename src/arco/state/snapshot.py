@@ -212,7 +212,7 @@ class Snapshot:
         return best
 
     def files_with(self, table: Table[Any], shard: str) -> tuple[FileRef, ...]:
-        """The files that may hold hot rows of a shard key. While they are the same, the rows are."""
+        """The files that may hold hot rows of a shard key. While they stay, rows do too."""
         (bucket,), text = table.buckets((shard,)), table.shard_text((shard,))
         refs = self.manifest(table).recent_with(bucket)
         return tuple([ref for ref in refs if ref.shard[0] <= text <= ref.shard[1]])
