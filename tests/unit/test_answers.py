@@ -158,8 +158,11 @@ def test_remedies_for_an_older_generation_look_at_it_and_change_nothing() -> Non
     assert [[hint.command for hint in cause.remedies] for cause in asset.causes] == [
         ["servo explain city.third -p date=2026-01-02"],
         [],
-        [f"servo runs logs {run_id} --task city.first"],
+        [None, f"servo runs logs {run_id} --task city.first"],
     ]
+    now = town.fresh().answers().explain(run_id)
+    advice = [hint for cause in now.causes for hint in cause.remedies if hint.command is None]
+    assert asset.causes[2].remedies[0] == advice[0]  # the hint of the error, as it was
     assert [hint.command for hint in run.causes[0].remedies] == [
         f"servo runs show {run_id} --generation {at}",
         f"servo explain {run_id}",
