@@ -696,3 +696,8 @@ def test_manifests_are_not_read_to_explain_what_has_run(monkeypatch: pytest.Monk
     for name in ("manifest", "outline", "assets"):
         monkeypatch.setattr(workspace.library, name, refused)
     assert workspace.answers().explain("city.third").summary
+
+
+def test_an_unknown_id_is_named_as_it_was_written() -> None:
+    with pytest.raises(NotFound, match="'nowhere' is not the id of a run"):
+        town_of(CHAIN).fresh().answers().explain("nowhere")
