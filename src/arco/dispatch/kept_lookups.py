@@ -27,9 +27,9 @@ class KeptLookups:
     def get(self, snapshot: Snapshot, table: Table[Any], shard: str, read: Callable[[], T]) -> T:
         """What `read` returns, which depends only on the rows of one shard key of a table."""
         files = snapshot.files_with(table, shard)
-        kept = self._kept.get((str(table), shard))
-        if kept is not None and kept[0] == files:
-            value: T = kept[1]
+        entry = self._kept.get((str(table), shard))
+        if entry is not None and entry[0] == files:
+            value: T = entry[1]
             return value
         value = read()
         self._kept[str(table), shard] = files, value

@@ -75,7 +75,7 @@ class Sender:
         self._signer = signer
         self._requests = requests
         self._timing = (timing or Timing()).check()
-        self._kept = KeptLookups()
+        self._lookups = KeptLookups()
         self.unsent = EnqueueFailures(core.clock)
         self._attempts: dict[str, SentAttempt] = {}
         self.weight_of: dict[Kind, Resources] = {}
@@ -183,7 +183,7 @@ class Sender:
         failed: list[TaskFinished] = []
         now = self._clock.monotonic()
         ttl = timedelta(seconds=self._timing.envelope_s)
-        versions = CommittedVersions(self._core.manifests, self._core.files, self._kept)
+        versions = CommittedVersions(self._core.manifests, self._core.files, self._lookups)
         weights = dict(self.flight(board).weights) if self._heavy else {}
         for action in sending:
             run = board.runs.get(action.run_id)

@@ -25,12 +25,14 @@ from servo.contract.task import MaterializationRef, SchemaRule
 
 
 class CommittedVersions:
-    def __init__(self, manifests: Manifests, files: Files, kept: KeptLookups | None = None) -> None:
+    def __init__(
+        self, manifests: Manifests, files: Files, lookups: KeptLookups | None = None
+    ) -> None:
         self._manifests = manifests
         self._files = files
         self._all: dict[str, list[MaterializationRef]] = {}
         self._taken: Snapshot | None = None
-        self._kept = kept or KeptLookups()
+        self._lookups = lookups or KeptLookups()
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -63,7 +65,7 @@ class CommittedVersions:
         return {name: tuple(sorted(label.pii)) for name, label in labels.items() if label.pii}
 
     def classified_columns(self, asset_id: str) -> frozenset[str]:
-        return self._kept.get(
+        return self._lookups.get(
             self._snapshot, COLUMNS, asset_id, lambda: self._personal.classified(asset_id)
         )
 
@@ -88,7 +90,7 @@ class CommittedVersions:
 
     def contract(self, asset_id: str) -> ContractRow | None:
         snapshot = self._snapshot
-        return self._kept.get(
+        return self._lookups.get(
             snapshot, CONTRACTS, asset_id, lambda: snapshot.get(CONTRACTS, asset_id)
         )
 
