@@ -158,8 +158,11 @@ def test_remedies_for_an_older_generation_look_at_it_and_change_nothing() -> Non
     assert [[hint.command for hint in cause.remedies] for cause in asset.causes] == [
         ["servo explain city.third -p date=2026-01-02"],
         [],
-        [f"servo runs logs {run_id} --task city.first"],
+        [None, f"servo runs logs {run_id} --task city.first"],
     ]
+    now = town.fresh().answers().explain(run_id)
+    advice = [hint for cause in now.causes for hint in cause.remedies if hint.command is None]
+    assert asset.causes[2].remedies[0] == advice[0]  # the hint of the error, as it was
     assert [hint.command for hint in run.causes[0].remedies] == [
         f"servo runs show {run_id} --generation {at}",
         f"servo explain {run_id}",
@@ -693,3 +696,8 @@ def test_manifests_are_not_read_to_explain_what_has_run(monkeypatch: pytest.Monk
     for name in ("manifest", "outline", "assets"):
         monkeypatch.setattr(workspace.library, name, refused)
     assert workspace.answers().explain("city.third").summary
+
+
+def test_an_unknown_id_is_named_as_it_was_written() -> None:
+    with pytest.raises(NotFound, match="'nowhere' is not the id of a run"):
+        town_of(CHAIN).fresh().answers().explain("nowhere")

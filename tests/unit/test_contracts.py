@@ -13,7 +13,8 @@ from arco.automation.freshness_events import FreshnessChanged
 from arco.automation.freshness_tables import FreshnessStatus
 from arco.catalog.contract_events import ContractEvaluated
 from arco.catalog.contract_reader import ContractReader
-from arco.catalog.contract_tables import ContractRow, ContractState
+from arco.catalog.contract_tables import CONTRACTS, ContractRow, ContractState
+from arco.dispatch.kept_lookups import KeptLookups
 from arco.dispatch.sent_contracts import SentContracts
 from arco.dispatch.versions import CommittedVersions
 from arco.errors import Invalid, NotFound, Refused
@@ -400,3 +401,43 @@ def test_a_large_promise_is_an_object_and_a_new_version_is_sent(
         compared(request, TASK_COLUMNS, str, w.store)
     deploy(w, contracts=(replace(PROMISE, version="2.0.0", columns=(ID,)),))
     assert sent(w, contracts).rule.version == "2.0.0"
+
+
+def test_a_contract_is_read_again_only_after_files_with_its_row_have_changed() -> None:
+    w, kept = deployed(contracts=()), KeptLookups()
+    asset_id = w.read.orchestration().asset_id("sales.orders")
+    read: list[str] = []
+
+    def version() -> str:
+        snapshot = w.read.snapshot()
+
+        def look_up() -> str:
+            row = snapshot.get(CONTRACTS, asset_id)
+            read.append("" if row is None else row.version)
+            return read[-1]
+
+        return kept.get(snapshot, CONTRACTS, asset_id, look_up)
+
+    assert version() == version() == ""
+    w.commands.catalog.create_asset("sales.others")
+    assert (version(), read) == ("", [""])
+    w.commands.contracts.set(people())
+    assert version() == version() == "1.0.0"
+    w.commands.contracts.withdraw("sales.orders", reason="no longer needed")
+    assert version() == version() == ""
+    assert read == ["", "1.0.0", ""]
+
+
+def test_requests_see_a_contract_and_a_classification_that_changed() -> None:
+    w, kept = deployed(contracts=()), KeptLookups()
+    asset_id = w.read.orchestration().asset_id("sales.orders")
+
+    def promised() -> tuple[bool, frozenset[str]]:
+        source = CommittedVersions(w.core.manifests, w.core.files, kept)
+        return source.contract(asset_id) is not None, source.classified_columns(asset_id)
+
+    assert promised() == (False, frozenset())
+    w.commands.contracts.set(people())
+    assert promised() == (True, frozenset())
+    deploy(w, orders(replace(ID, pii="email"), AMOUNT), contracts=())
+    assert promised() == (True, frozenset({"id"}))

@@ -130,3 +130,10 @@ def test_query_is_only_text(reader: SearchReader, query: str) -> None:
     except Invalid:
         return
     assert result.total == 0
+
+
+def test_a_tag_is_found_by_its_key_and_by_its_value(reader: SearchReader) -> None:
+    for query, span in (("tag:tier", (0, 4)), ("tag:gold", (5, 9)), ("tag:tier=gold", (0, 9))):
+        (hit,) = (each for each in reader.search(query).hits if each.asset == "finance.revenue")
+        assert hit.matches == [SearchMatch("tag", "filter", "tier=gold", [span])]
+    assert reader.search("tag:old").hits == reader.search("tag:tie").hits == []

@@ -70,7 +70,10 @@ def _past_cause(cause: Cause, generation: int) -> Cause:
 
 
 def _past_remedy(hint: RemediationHint, generation: int) -> RemediationHint | None:
-    command = None if hint.command is None else _reading(hint.command, generation)
+    """Advice without a command, such as the hint of an error, is as it was."""
+    if hint.command is None:
+        return hint
+    command = _reading(hint.command, generation)
     return None if command is None else replace(hint, command=command)
 
 

@@ -142,7 +142,13 @@ def read_document(file: Path) -> object:
     try:
         document: object = yaml.safe_load(text)  # JSON is YAML too
     except (yaml.YAMLError, RecursionError) as error:
-        raise Invalid(f"{file} is neither YAML nor JSON: {error}") from None
+        where = getattr(error, "problem_mark", None)
+        line = "" if where is None else f" (line {where.line + 1})"
+        problem = getattr(error, "problem", "") or "it is nested too deeply, or has no valid text"
+        raise Invalid(
+            f"{file} is neither YAML nor JSON: {problem}{line}",
+            hint="it should be an Open Data Contract, as `servo contracts export` writes them",
+        ) from None
     if not isinstance(document, dict):
         what = "is empty" if document is None else "has no fields"
         raise Invalid(

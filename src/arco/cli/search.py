@@ -39,9 +39,9 @@ def search(
     """Find assets by name, column, owner, tag or text.
 
     Descriptions and code are searched too. Exact names come first, then prefixes, then words,
-    then similar spellings. Filters: tag:tier=gold, tag:tier, owner:ana, namespace:sales,
-    kind:sql, has:pii, stale, failing. A comma separates alternatives (owner:ana,bob). A filter in
-    quotes is a word: '"stale"'.
+    then similar spellings. Filters: tag:tier=gold, tag:tier, tag:gold, owner:ana,
+    namespace:sales, kind:sql, has:pii, stale, failing. A comma separates alternatives
+    (owner:ana,bob). A filter in quotes is a word: '"stale"'.
     """
     snapshot = session.open().read.snapshot(session.at())
     result = SearchReader(snapshot).search(" ".join(query), limit=limit)

@@ -66,8 +66,8 @@ class Versions(RuleSource, ContractLookup, Protocol):
     def personal_columns(self, asset_key: str) -> dict[str, tuple[str, ...]]:
         """The columns with personal data, by all their names in files, with its kinds."""
 
-    def classified_columns(self, asset_key: str) -> frozenset[str]:
-        """The columns of which the catalog says whether they are personal."""
+    def classified_columns(self, asset_id: str) -> frozenset[str]:
+        """The columns of an asset of which the catalog says whether they are personal."""
 
     def asset_id(self, asset_key: str) -> str:
         """Of the asset that has this key, or had it before it was renamed. Raises NotFound."""
@@ -191,7 +191,7 @@ class Requests:
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = dict(task_config(asset, plan.spec.request.config))
-        rule = self._personal_rule(sources, asset)
+        rule = self._personal_rule(sources, task.asset_id, asset)
         promise = self._contracts.promise(run.run_id, task.asset_id, asset, versions, is_retry)
         needed = GUARDING if rule else needed_contract((*inputs, *references), config)
         return TaskRequest(
@@ -266,7 +266,7 @@ class Requests:
             materializations=tuple(all_versions),
         )
 
-    def _personal_rule(self, sources: _Sources, asset: Asset) -> PersonalRule | None:
+    def _personal_rule(self, sources: _Sources, asset_id: str, asset: Asset) -> PersonalRule | None:
         """The rule of an asset that has a policy and reads personal data.
 
         Personal columns of an input are looked up once for a run."""
@@ -280,7 +280,7 @@ class Requests:
         return PersonalRule(
             policy=asset.personal_data,
             inputs=inputs,
-            classified=tuple(sorted(sources.versions.classified_columns(asset.key))),
+            classified=tuple(sorted(sources.versions.classified_columns(asset_id))),
         )
 
     def _personal_input(self, sources: _Sources, key: str) -> tuple[PersonalInput, ...]:

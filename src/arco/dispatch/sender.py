@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from arco.dispatch.journal import log_sent
+from arco.dispatch.kept_lookups import KeptLookups
 from arco.dispatch.requests import Requests, weight_of
 from arco.dispatch.unsent import EnqueueFailures
 from arco.dispatch.versions import CommittedVersions
@@ -74,6 +75,7 @@ class Sender:
         self._signer = signer
         self._requests = requests
         self._timing = (timing or Timing()).check()
+        self._lookups = KeptLookups()
         self.unsent = EnqueueFailures(core.clock)
         self._attempts: dict[str, SentAttempt] = {}
         self.weight_of: dict[Kind, Resources] = {}
@@ -181,7 +183,7 @@ class Sender:
         failed: list[TaskFinished] = []
         now = self._clock.monotonic()
         ttl = timedelta(seconds=self._timing.envelope_s)
-        versions = CommittedVersions(self._core.manifests, self._core.files)
+        versions = CommittedVersions(self._core.manifests, self._core.files, self._lookups)
         weights = dict(self.flight(board).weights) if self._heavy else {}
         for action in sending:
             run = board.runs.get(action.run_id)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from arco.catalog.contract_tables import CONTRACTS, ContractRow
 from arco.catalog.schema_reader import SchemaReader, SchemaStamp
+from arco.catalog.tables import COLUMNS
 from arco.columns.schema_rules import packed_schema
+from arco.dispatch.kept_lookups import KeptLookups
 from arco.errors import NotFound
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow, PartitionRow
 from arco.log.head import Manifests
@@ -23,13 +25,14 @@ from servo.contract.task import MaterializationRef, SchemaRule
 
 
 class CommittedVersions:
-    def __init__(self, manifests: Manifests, files: Files) -> None:
+    def __init__(
+        self, manifests: Manifests, files: Files, lookups: KeptLookups | None = None
+    ) -> None:
         self._manifests = manifests
         self._files = files
         self._all: dict[str, list[MaterializationRef]] = {}
         self._taken: Snapshot | None = None
-        self._contracts: dict[str, ContractRow | None] = {}
-        self._classified: dict[str, frozenset[str]] = {}
+        self._lookups = lookups or KeptLookups()
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -61,11 +64,10 @@ class CommittedVersions:
         labels = self._personal.names_in_files(asset_key)
         return {name: tuple(sorted(label.pii)) for name, label in labels.items() if label.pii}
 
-    def classified_columns(self, asset_key: str) -> frozenset[str]:
-        """Cached, like the contract: tasks enqueued together mostly have the same asset."""
-        if asset_key not in self._classified:
-            self._classified[asset_key] = self._personal.classified(asset_key)
-        return self._classified[asset_key]
+    def classified_columns(self, asset_id: str) -> frozenset[str]:
+        return self._lookups.get(
+            self._snapshot, COLUMNS, asset_id, lambda: self._personal.classified(asset_id)
+        )
 
     @property
     def _personal(self) -> PersonalDataReader:
@@ -87,9 +89,10 @@ class CommittedVersions:
         return SchemaReader(self._snapshot).stamp(asset_id)
 
     def contract(self, asset_id: str) -> ContractRow | None:
-        if asset_id not in self._contracts:
-            self._contracts[asset_id] = self._snapshot.get(CONTRACTS, asset_id)
-        return self._contracts[asset_id]
+        snapshot = self._snapshot
+        return self._lookups.get(
+            snapshot, CONTRACTS, asset_id, lambda: snapshot.get(CONTRACTS, asset_id)
+        )
 
     def asset_id(self, asset_key: str) -> str:
         reader = DeploymentReader(self._snapshot)

@@ -123,7 +123,7 @@ class VersionLookup:
             return self.current(self.partition(texts))
         if (match := _NUMBER.fullmatch(version)) is not None:
             return self.numbered(self.partition(texts), int(match[1]))
-        return self._beginning_with(version.upper(), self.partition(texts) if texts else None)
+        return self._beginning_with(version, self.partition(texts) if texts else None)
 
     def numbered(self, partition: str | None, number: int) -> MaterializationRow:
         """Of the one partition that has a version with this number, if none is given."""
@@ -145,7 +145,8 @@ class VersionLookup:
             )
         return rows[0]
 
-    def _beginning_with(self, start: str, partition: str | None) -> MaterializationRow:
+    def _beginning_with(self, text: str, partition: str | None) -> MaterializationRow:
+        start = text.upper()
         row = self._reader.materialization(self.asset_id, start) if is_ulid(start) else None
         rows = [] if row is None else [row]
         if row is None and len(start) >= MIN_CHARS:
@@ -157,12 +158,12 @@ class VersionLookup:
             )
         if not rows:
             raise NotFound(
-                f"{start!r} is not the number or the id of a version of {self.asset}",
+                f"{text!r} is not the number or the id of a version of {self.asset}",
                 hint=f"see `servo partitions history {self.asset}`",
             )
         if len(rows) > 1:
             ids = ", ".join(row.materialization_id for row in rows)
-            raise Invalid(f"{start!r} names several versions", hint=f"give more characters: {ids}")
+            raise Invalid(f"{text!r} names several versions", hint=f"give more characters: {ids}")
         return rows[0]
 
     def before(self, version: MaterializationRow) -> MaterializationRow | None:

@@ -138,9 +138,9 @@ class PersonalDataReader:
         names = (self._names.column_names(id, column) for column in inherited | own)
         return frozenset(itertools.chain.from_iterable(names))
 
-    def classified(self, asset: str) -> frozenset[str]:
+    def classified(self, asset_id: str) -> frozenset[str]:
         """The columns of an asset that are classified."""
-        labels = self._own_labels(self._names.id(asset))
+        labels = self._own_labels(asset_id)
         return frozenset(name for name, own in labels.items() if own.pii)
 
     def everything(self, namespace: str = "") -> list[PersonalColumn]:

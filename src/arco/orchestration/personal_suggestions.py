@@ -40,9 +40,9 @@ def suggested_columns(
     """
     columns = columns_of(snapshot, asset)
     reader = PersonalDataReader(snapshot)
-    labels, classified = reader.columns(asset), reader.classified(asset)
-    is_open = [c for c in columns if c.name not in classified and not _is_personal(labels, c.name)]
     id = CatalogNames(snapshot).id(asset)
+    labels, classified = reader.columns(asset), reader.classified(id)
+    is_open = [c for c in columns if c.name not in classified and not _is_personal(labels, c.name)]
     samples = {} if store is None else _samples(snapshot, store, id, [c.name for c in is_open])
     for column in is_open:
         for best in suggestions(column.name, column.type, samples.get(column.name, ()))[:1]:

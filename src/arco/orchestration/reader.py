@@ -76,7 +76,7 @@ class OrchestrationReader(RunListReader):
 
     def find_run(self, text: str) -> RunRow:
         """A run by its id, or by the beginning of it where that is enough."""
-        return self.snapshot.get(RUNS, text) or self._beginning_with(text.upper())
+        return self.snapshot.get(RUNS, text) or self._beginning_with(text)
 
     def find_active_run(self, text: str) -> RunRow:
         """The same, where an active run goes before those that have ended.
@@ -84,14 +84,14 @@ class OrchestrationReader(RunListReader):
         Active runs are not in history: what this costs does not grow with it.
         """
         return self.snapshot.get(RUNS, text) or self._beginning_with(
-            text.upper(), lambda row: row.state in RUN_ACTIVE
+            text, lambda row: row.state in RUN_ACTIVE
         )
 
     def _beginning_with(
-        self, start: str, preferred: Callable[[RunRow], bool] = lambda row: False
+        self, text: str, preferred: Callable[[RunRow], bool] = lambda row: False
     ) -> RunRow:
         """Of history only files are opened whose range of ids has this beginning."""
-        runs: list[RunRow] = []
+        start, runs = text.upper(), list[RunRow]()
         if len(start) >= MIN_CHARS:
             for rows, _ in newest_first(self.snapshot, RUNS, between=(start, f"{start}~")):
                 named = rows.filter(pc.starts_with(rows.column("run_id"), start))
@@ -102,11 +102,11 @@ class OrchestrationReader(RunListReader):
             return runs[0]
         if not runs:
             raise NotFound(
-                f"{start!r} is not the id of a run",
+                f"{text!r} is not the id of a run",
                 hint="give an id or its first characters; see `servo runs list`",
             )
         hint = f"give more characters: {', '.join(sorted(row.run_id for row in runs)[:5])}"
-        raise NotFound(f"{start!r} names {len(runs):,} runs", hint=hint)
+        raise NotFound(f"{text!r} names {len(runs):,} runs", hint=hint)
 
     def tasks(self, run_id: str) -> list[TaskRow]:
         """The tasks of a run in the plan's order."""

@@ -74,14 +74,22 @@ def _filtered(document: DocumentRow, query: SearchQuery) -> Iterator[SearchMatch
         for value in (value for values in every for value in values):
             match name:
                 case "tag" | "owner":
-                    separator = "=" if name == "tag" else "@"
                     for entry in entries(document.tags if name == "tag" else document.owners):
-                        small = entry.lower()
-                        if small == value or small.startswith(value + separator):
-                            yield SearchMatch(name, "filter", entry, [(0, len(value))])
+                        at = _filtered_at(name, entry.lower(), value)
+                        if at >= 0:
+                            yield SearchMatch(name, "filter", entry, [(at, at + len(value))])
                 case "has" if value == "pii":
                     for entry in entries(document.pii):
                         yield SearchMatch("personal data", "filter", entry, [])
+
+
+def _filtered_at(name: str, entry: str, value: str) -> int:
+    """Where the value of a filter is in an entry; -1 if the entry does not match it."""
+    if entry == value or entry.startswith(value + ("=" if name == "tag" else "@")):
+        return 0
+    if name == "tag" and "=" not in value and entry.endswith(f"={value}"):
+        return len(entry) - len(value)
+    return -1
 
 
 def _places(

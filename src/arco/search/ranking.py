@@ -166,13 +166,17 @@ class RankingSql:
             case _:
                 if "=" in value:
                     return self._entry("tags", value)
-                return f"({self._entry('tags', value)} OR {self._starts('tags', value + '=')})"
+                either = (self._starts("tags", f"{value}="), self._ends("tags", f"={value}"))
+                return f"({self._entry('tags', value)} OR {' OR '.join(either)})"
 
     def _entry(self, column: str, value: str) -> str:
         return self._contains(f"lower({column})", f"\n {value} \n")
 
     def _starts(self, column: str, value: str) -> str:
         return self._contains(f"lower({column})", f"\n {value}")
+
+    def _ends(self, column: str, value: str) -> str:
+        return self._contains(f"lower({column})", f"{value} \n")
 
 
 def _hows(field: Field, term: SearchTerm) -> list[MatchKind]:

@@ -3,7 +3,7 @@
     orders              a word, or the start of one
     customer_id         punctuation between words is as good as any other: customer.id
     "daily revenue"     both words, one after the other
-    tag:tier=gold       only assets with that tag; tag:tier with any value
+    tag:tier=gold       only assets with that tag; tag:tier, tag:gold by its key or value alone
     owner:ana,bob       a comma separates alternatives
     namespace:sales     kind:sql     has:pii     stale     failing
 
@@ -25,7 +25,7 @@ from arco.errors import Invalid
 from servo.suggest import did_you_mean
 
 FILTERS: Final[Mapping[str, str]] = {
-    "tag": "tag:tier=gold, or tag:tier for any value",
+    "tag": "tag:tier=gold, or tag:tier for any value, or tag:gold for any key",
     "owner": "owner:ana",
     "namespace": "namespace:sales",
     "kind": "kind:sql",

@@ -211,6 +211,12 @@ class Snapshot:
             keep_newest(best, table.versioned(batch))
         return best
 
+    def files_with(self, table: Table[Any], shard: str) -> tuple[FileRef, ...]:
+        """The files that may hold hot rows of a shard key. While they stay, rows do too."""
+        (bucket,), text = table.buckets((shard,)), table.shard_text((shard,))
+        refs = self.manifest(table).recent_with(bucket)
+        return tuple([ref for ref in refs if ref.shard[0] <= text <= ref.shard[1]])
+
     def columns(self, table: Table[Any], shard: str, names: Sequence[str]) -> pa.Table:
         """Some columns of the hot rows of one shard key."""
         chosen = list(dict.fromkeys([*table.key, *names, "row_version", "_deleted", "_bucket"]))
