@@ -1,9 +1,9 @@
-"""A table file of which some buckets are read at a time, as merges do."""
+"""A table file of which some buckets are read at a time, as merges do, or only the keys."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from arco.errors import Corrupt
 from arco.log.manifest import FileRef
 from arco.state.row_groups import FetchedRange, Group, RowGroups
+from arco.state.table import Key
 
 MANY_BYTES = 1 << 20
 """What is smaller is read by one thread: others cost more than they save."""
@@ -96,13 +97,17 @@ class OpenedFile:
         column = self._read(range(len(self.groups)), ["_bucket"]).column("_bucket")
         return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
 
+    def keys_of(self, buckets: Set[int], key: Sequence[str]) -> Iterator[tuple[int, Key]]:
+        """The keys of the rows of some buckets, each with its bucket."""
+        low, high = min(buckets), max(buckets)
+        rows = self._read(self._within(low, high), ["_bucket", *key])
+        numbers = rows.column("_bucket").to_pylist()
+        keys = zip(*(rows.column(name).to_pylist() for name in key), strict=True)
+        return ((n, k) for n, k in zip(numbers, keys, strict=True) if n in buckets)
+
     def between(self, low: int, high: int) -> pa.Table:
         """Rows of the buckets from `low` to `high`."""
-        within = [
-            i
-            for i, group in enumerate(self.groups)
-            if low <= group.buckets[1] and group.buckets[0] <= high
-        ]
+        within = self._within(low, high)
         rows = self._read(within)
         if self.groups and all(
             low <= self.groups[i].buckets[0] and self.groups[i].buckets[1] <= high for i in within
@@ -110,6 +115,14 @@ class OpenedFile:
             return rows  # as they are: a filter copies
         bucket = rows.column("_bucket")
         return rows.filter(pc.and_(pc.greater_equal(bucket, low), pc.less_equal(bucket, high)))
+
+    def _within(self, low: int, high: int) -> list[int]:
+        """The row groups that may hold these buckets."""
+        return [
+            i
+            for i, group in enumerate(self.groups)
+            if low <= group.buckets[1] and group.buckets[0] <= high
+        ]
 
     def _read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         if isinstance(self._content, FetchedParts):

@@ -186,6 +186,7 @@ class Rewriter:
         base: list[FileRef] = []
         leaving: list[pa.Table] = []
         for low, high, old in pieces(files.base, set(recent.counts), ROWS_PER_FILE):
+            pa.default_memory_pool().release_unused()  # of the file before, and of commits
             base += self._piece(table, old, recent, (low, high), log_time, leaving)
             removed |= {ref.path for ref in old}
         removed_history: set[str] = set()
