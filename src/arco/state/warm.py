@@ -16,7 +16,8 @@ What is kept follows what goes on, not what went on. Every `SWEEP` commits the b
 none of them looked at are dropped, and rows that have changed go back into columns. Where a
 table has many rows here, of a bucket whose rows were hardly found (versions of a backfill,
 which are all new) the hashes of the keys remain: what is not among them is new, and the rest
-is looked up in the files. Where rows had to be dropped to make room for others, the state is
+is looked up in the files. A process that takes over such work begins with hashes: after some new
+keys of an asset, the keys of its other buckets are read from the files together, without rows. Where rows had to be dropped to make room for others, the state is
 *tight*, and folds go bucket by bucket: each bucket is read once, not once for each fact. A key
 that no file can hold (what a deployment adds to a large workspace) then loads no bucket.
 """
