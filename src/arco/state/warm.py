@@ -8,18 +8,19 @@ were dropped, or changed without being loaded. When another process commits, its
 over the buckets that are loaded; when files are merely merged, nothing changes here, because no row
 did. Everything is bounded: the least recently used buckets go first, and come back from the files.
 
-A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a
-number of looks. Until then each row is looked up in the files: a process that commits one
-command, or a few reports, does not read all rows beside those that it changes.
+A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a number of
+looks. Until then each row is looked up in the files: a process that commits one command, or a few
+reports, does not read all rows beside those that it changes.
 
-What is kept follows what goes on, not what went on. Every `SWEEP` commits the buckets that
-none of them looked at are dropped, and rows that have changed go back into columns. Where a
-table has many rows here, of a bucket whose rows were hardly found (versions of a backfill,
-which are all new) the hashes of the keys remain: what is not among them is new, and the rest
-is looked up in the files. A process that takes over such work begins with hashes: after some new
-keys of an asset, the keys of its other buckets are read from the files together, without rows. Where rows had to be dropped to make room for others, the state is
-*tight*, and folds go bucket by bucket: each bucket is read once, not once for each fact. A key
-that no file can hold (what a deployment adds to a large workspace) then loads no bucket.
+What is kept follows what goes on, not what went on. Every `SWEEP` commits the buckets that none of
+them looked at are dropped, and rows that have changed go back into columns. Where a table has many
+rows here, of a bucket whose rows were hardly found (versions of a backfill, which are all new) the
+hashes of the keys remain: what is not among them is new, and the rest is looked up in the files. A
+process that takes over such work begins with hashes: after some new keys of an asset, the keys of
+its other buckets are read from the files together, without rows. Where rows had to be dropped to
+make room for others, the state is *tight*, and folds go bucket by bucket: each bucket is read once,
+not once for each fact. A key that no file can hold (what a deployment adds to a large workspace)
+then loads no bucket.
 """
 
 from __future__ import annotations
