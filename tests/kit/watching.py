@@ -43,5 +43,6 @@ class Watcher:
         now, monotonic_s = clock.now(), clock.monotonic()
         if not self.watch.has_work(now, monotonic_s, snapshot.position):
             return []
-        requests = self._agenda.requests.values()
-        return self.watch.decide(snapshot, {}, requests, reads, now, monotonic_s, w.core.ids())
+        requests, backfills = self._agenda.requests.values(), self._agenda.backfills.values()
+        id = w.core.ids()
+        return self.watch.decide(snapshot, {}, requests, backfills, reads, now, monotonic_s, id)

@@ -7,6 +7,8 @@ from datetime import datetime
 import pytest
 
 from arco.automation.asset_tables import AUTOMATION_CURSOR, AUTOMATION_HOLDS, SCOPE
+from arco.automation.backfill_commands import BackfillDraft
+from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import TASKS, TaskRow
 from arco.worker.supervise import Control
 from servo.contract.task import TaskRequest
@@ -338,3 +340,74 @@ def test_partitions_that_wait_are_forgotten_when_the_dimensions_change(
     mill.until(datetime(2026, 1, 7, 1), step_s=3_600)
     mill.run("m.raw")
     assert mill.made() == {f"days[{key}]": 1}
+
+
+MONTHS = project(
+    source("raw", partitions="day"),
+    declared("months", "raw: time_window('month')", partitions="month", automation="eager()"),
+)
+
+
+@pytest.mark.parametrize("concurrent_runs", [1, 3])
+def test_a_month_waits_for_a_backfill_of_its_days(concurrent_runs: int) -> None:
+    mill = Mill(MONTHS, start=datetime(2026, 3, 5, 8))
+    request = PlanRequest(selection=("m.raw",), partitions=("date=2026-01-03..2026-01-28",))
+    draft = BackfillDraft(request=request, chunk_size=4, max_concurrent_runs=concurrent_runs)
+    mill.fresh().commands.backfills.create(draft)
+    mill.settle()
+    assert mill.made() == {"months[2026-01-01]": 1}
+
+
+def partial_backfill(mill: Mill) -> str:
+    """A backfill of a month's days, up to the end of its first chunk."""
+    request = PlanRequest(selection=("m.raw",), partitions=("date=2026-01-03..2026-01-28",))
+    draft = BackfillDraft(request=request, chunk_size=4, max_concurrent_runs=1)
+    commands = mill.fresh().commands.backfills
+    id = commands.create(draft).row.backfill_id
+    mill.crowd.until(lambda: mill.fresh().read.automation().backfill(id).completed >= 4)
+    assert mill.made() == {}
+    (month,) = (
+        mill.fresh().commands.asset_automation.explain("m.months", ["month=2026-01"]).partitions
+    )
+    assert month.outcome == "waits"
+    assert any(f"the backfill {id} will run it" in reason for reason in month.reasons)
+    return id
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("ending", ["pause", "cancel"])
+def test_a_month_runs_when_the_backfill_of_its_days_goes_no_further(
+    ending: str, is_restarted: bool
+) -> None:
+    mill = Mill(MONTHS, start=datetime(2026, 3, 5, 8))
+    id = partial_backfill(mill)
+    if is_restarted:
+        mill.crowd.orchestrators.clear()
+        mill.crowd.orchestrator()
+    getattr(mill.fresh().commands.backfills, ending)(id)
+    mill.settle()
+    assert mill.made() == {"months[2026-01-01]": 1}
+
+
+def test_a_month_does_not_wait_for_a_backfill_of_other_months() -> None:
+    mill = Mill(MONTHS, start=datetime(2026, 3, 5, 8))
+    request = PlanRequest(selection=("m.raw",), partitions=("date=2026-02-01..2026-02-28",))
+    draft = BackfillDraft(request=request, chunk_size=4, max_concurrent_runs=1)
+    id = mill.fresh().commands.backfills.create(draft).row.backfill_id
+    mill.run("m.raw", settle=False, partitions=("date=2026-01-05",))
+    mill.crowd.until(lambda: mill.made() == {"months[2026-01-01]": 1})
+    assert mill.fresh().read.automation().backfill(id).row.finished_at is None
+    mill.settle()
+    assert mill.made() == {"months[2026-01-01]": 1, "months[2026-02-01]": 1}
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_months_of_a_long_backfill_run_once_each(order: str) -> None:
+    mill = Mill(MONTHS, start=datetime(2026, 4, 5, 8))
+    request = PlanRequest(selection=("m.raw",), partitions=("date=2026-01-01..2026-03-31",))
+    draft = BackfillDraft(
+        request=request, chunk_size=7, max_concurrent_runs=2, newest_first=order == "newest"
+    )
+    mill.fresh().commands.backfills.create(draft)
+    mill.settle()
+    assert mill.made() == {f"months[2026-0{month}-01]": 1 for month in (1, 2, 3)}

@@ -12,7 +12,7 @@ from arco.catalog.events import AssetCreated, NamespaceCreated, NamespaceUpdated
 from arco.catalog.tables import ASSET_NAMES, ASSETS, NAMESPACES
 from arco.log.contents import TableFiles
 from arco.log.manifest import FileRef
-from arco.state import bucket_windows, file_encoder, rewrite
+from arco.state import bucket_windows, file_encoder, opened_file, parquet, rewrite
 from arco.state.merge import L0Limits, plan
 from arco.state.rewrite import Rewriter
 from arco.storage import paths
@@ -151,9 +151,12 @@ def test_only_touched_files_are_rewritten_and_pieces_never_overlap(
     assert at.fresh().upkeep.fsck().clean
 
 
+@pytest.mark.parametrize("whole_bytes", [opened_file.MANY_BYTES, 0])
 def test_merges_of_a_few_buckets_at_a_time_keep_every_row(
-    at: Setting, monkeypatch: pytest.MonkeyPatch
+    at: Setting, monkeypatch: pytest.MonkeyPatch, whole_bytes: int
 ) -> None:
+    monkeypatch.setattr(parquet, "MANY_BYTES", whole_bytes)
+    monkeypatch.setattr(opened_file, "PART_BYTES", 8_000)
     monkeypatch.setattr(rewrite, "ROWS_PER_FILE", 60)
     for module in (bucket_windows, file_encoder):
         monkeypatch.setattr(module, "ROWS_PER_GROUP", 7)

@@ -11,10 +11,14 @@ from arco.app import Workspace
 from arco.catalog.events import AssetObserved, NamespaceCreated, NamespaceDropped, NamespaceUpdated
 from arco.catalog.tables import ASSET_STATS, NAMESPACES
 from arco.errors import Corrupt, Refused, Unavailable
+from arco.log.contents import TableFiles
 from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.state import warm as warm_module
 from arco.state.buckets import LoadedBucket
 from arco.state.lookup import look_up
+from arco.state.parquet import Files
+from arco.state.rewrite import write_file
+from arco.state.table import Row, Table
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -355,3 +359,77 @@ def test_new_keys_are_told_by_hashes_in_a_process_that_has_loaded_nothing(
     rows = {row.asset_id: row.row_count for row in fresh.read.snapshot().all(ASSET_STATS)}
     assert rows == {**dict.fromkeys(old, 1), **dict.fromkeys(ids, 2)}
     assert fresh.upkeep.rebuild(publish=False).same
+
+
+class PageRow(Row, frozen=True):
+    book: str
+    page: int
+    text: str
+
+
+PAGES = Table("t", "pages", PageRow, key=["book", "page"], spread=32)
+
+
+class Shelf:
+    """Warm state that has loaded nothing, over files with many pages of one book."""
+
+    def __init__(self, pages: int, files: int) -> None:
+        clock = SimClock()
+        self.store = HookStore(MemoryStore(clock))
+        self.files = Files(self.store, budget_bytes=16 << 10)  # less than the rows take
+        refs = []
+        for at in range(files):
+            rows = [PageRow("b", page, f"text {page}") for page in range(at, pages, files)]
+            arrow = PAGES.to_arrow({PAGES.key_of(row): (1 + at, row) for row in rows})
+            refs.append(write_file(self.files, PAGES, arrow, "l0", f"N{at}", clock.now()))
+        self._of_pages = TableFiles((), tuple(PAGES.key), PAGES.shard, l0=tuple(refs))
+        self.store.calls.clear()
+        self.warm = warm_module.Warm(self.files)
+        self.warm.advance(self, files)
+
+    def table(self, name: str) -> TableFiles:
+        return self._of_pages
+
+    def loaded_rows(self) -> int:
+        buckets = self.warm.buckets.values()
+        return sum(each.batch.num_rows for each in buckets if isinstance(each, LoadedBucket))
+
+
+def test_new_keys_of_a_spread_shard_key_read_each_file_once_and_load_few_rows() -> None:
+    shelf = Shelf(3_200, files=8)
+    assert all(shelf.warm.get(PAGES, ("b", page)) is None for page in range(10_000, 10_400))
+    assert shelf.store.count("get", "") <= 8 * 5
+    assert shelf.loaded_rows() <= 800, "of 32 buckets, those of a few"
+    for page in (0, 1, 1_599, 3_199):
+        assert shelf.warm.get(PAGES, ("b", page)) == (
+            1 + page % 8,
+            PageRow("b", page, f"text {page}"),
+        )
+
+
+def test_new_keys_in_buckets_of_several_row_groups_are_hashed_after_some_lookups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_module.Warm, "_is_large", lambda self, table, number: True)
+    shelf = Shelf(3_200, files=8)
+    assert all(shelf.warm.get(PAGES, ("b", page)) is None for page in range(10_000, 10_400))
+    assert shelf.store.count("get", "") <= 8 * 65
+    assert shelf.loaded_rows() == 0
+    assert shelf.warm.get(PAGES, ("b", 7)) == (8, PageRow("b", 7, "text 7"))
+
+
+def test_keys_that_are_there_load_their_rows() -> None:
+    shelf = Shelf(3_200, files=8)
+    for page in range(0, 3_200, 3):
+        assert shelf.warm.get(PAGES, ("b", page)) is not None
+    assert shelf.loaded_rows() == 3_200
+
+
+def test_key_that_was_committed_after_its_bucket_was_hashed_is_found() -> None:
+    shelf = Shelf(3_200, files=8)
+    for page in range(10_000, 10_400):
+        shelf.warm.get(PAGES, ("b", page))
+    row = PageRow("b", 10_000, "new")
+    shelf.warm.apply({PAGES: {("b", 10_000): (9, row)}}, shelf, 9)
+    assert shelf.warm.get(PAGES, ("b", 10_000)) == (9, row)
+    assert shelf.warm.get(PAGES, ("b", 10_001)) is None

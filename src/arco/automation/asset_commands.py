@@ -13,6 +13,7 @@ from arco.automation.asset_reads import AutomationReads, RequestedPlaces
 from arco.automation.asset_tables import AutomationRow
 from arco.automation.conditions import ActiveWork, Conditions, Outcome
 from arco.automation.reader import AutomationReader
+from arco.automation.tables import BACKFILLS
 from arco.automation.ticks import next_tick
 from arco.errors import Invalid
 from arco.execution.states import PartitionStatus
@@ -103,7 +104,9 @@ def explained_asset(
     board = Board()
     board.load(snapshot)
     pending = [r for r in snapshot.hot(RUN_REQUESTS) if r.state == RequestState.PENDING]
-    active = ActiveWork(board.making, RequestedPlaces().at(reads, graph, pending, now))
+    backfills = snapshot.hot(BACKFILLS)
+    planned = RequestedPlaces().at(reads, graph, pending, backfills, now)
+    active = ActiveWork(board.making, planned)
     rows = {each.asset_key: each for each in reader.automations()}
     conditions = Conditions(snapshot, periods, rows, active, reads.seen_by)
     points = list(space.points(ranges))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from arco.orchestration.mapping import Resolver
 from arco.orchestration.partition_space import Calendar, Keys, Names, Point, Space, Value, keys_of
+from arco.orchestration.selection import Graph
 from servo.contract.manifest import Asset, Dimension, DynamicDimension, Input, TimeDimension
 from servo.errors import Invalid
 
@@ -36,9 +37,12 @@ class Read(NamedTuple):
 class AssetGraph:
     """The assets that have automation, what they read, and in which order they come."""
 
-    def __init__(self, assets: Mapping[str, Asset], ids: Mapping[str, str]) -> None:
-        """All assets by key, and their ids."""
+    def __init__(
+        self, assets: Mapping[str, Asset], ids: Mapping[str, str], deployed: Graph
+    ) -> None:
+        """All assets by key, and their ids; `deployed` is for selections of requests."""
         self.assets = assets
+        self.deployed = deployed
         self.ids = ids
         self.keys = {id: key for key, id in ids.items() if key in assets}
         automated = [asset for asset in assets.values() if asset.automation is not None]
@@ -63,6 +67,10 @@ class AssetGraph:
             for dimension in asset.partitions:
                 if isinstance(dimension, DynamicDimension):
                     self.by_keys.setdefault(dimension.keys, []).append(asset.key)
+
+    def matters(self, key: str) -> bool:
+        """Whether an asset has automation, or is read by one that has."""
+        return key in self.automated or key in self.readers
 
     def fits(self, node: AutomatedPartition) -> bool:
         """Whether a partition has the dimensions that its asset has, and that asset automation."""

@@ -1,4 +1,5 @@
-"""Partitions that wait for an input that does not depend on their time: no change leads to them.
+"""Partitions that wait for an input that does not depend on their time, or for planned work: no
+change leads to them.
 
 They are rows, so that the cursor of automation can move: a proposal that moves it stores the
 partitions that are held, and removes others. While some are not stored, the cursor stays at the
@@ -7,7 +8,7 @@ position from which a new process finds them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from arco.automation.asset_events import HeldPartition
@@ -32,6 +33,12 @@ class HeldPartitions:
         self._by_asset: dict[str, dict[AutomatedPartition, int]] = {}
         self._stored: dict[HeldPartition, AutomatedPartition | None] = {}
         """Partitions with a row; None until this process has evaluated them."""
+
+    def __iter__(self) -> Iterator[AutomatedPartition]:
+        return (node for nodes in self._by_asset.values() for node in nodes)
+
+    def __bool__(self) -> bool:
+        return bool(self._stored) or any(self._by_asset.values())
 
     def of(self, asset: str) -> Iterable[AutomatedPartition]:
         return self._by_asset.get(asset, ())

@@ -30,13 +30,16 @@ from arco.automation.asset_tables import (
     AutomationCursorRow,
     AutomationRow,
 )
-from arco.automation.changed_rows import TableRows, places
+from arco.automation.backfill_states import ASKING
+from arco.automation.changed_rows import Place, TableRows, places
 from arco.automation.coalesce import coalesced, in_events
-from arco.automation.conditions import ActiveWork, Conditions, MadeNow, Place
+from arco.automation.conditions import ActiveWork, Conditions, MadeNow
 from arco.automation.due_times import DueTimes
+from arco.automation.tables import BACKFILLS, BackfillRow
 from arco.automation.ticks import next_tick
 from arco.execution.tables import PARTITIONS
-from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS, RunRequestRow
+from arco.orchestration.states import RequestState
+from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS, RUN_REQUESTS, RunRequestRow
 from arco.state.snapshot import Snapshot
 from arco.state.table import Row, Table
 
@@ -78,6 +81,8 @@ class AssetWatch:
         self._proposal: AssetProposal | None = None
         self.held = HeldPartitions()
         self._requested = RequestedPlaces()
+        self._work_changed = False
+        """Whether a request or a backfill may have ended: what is held may have waited for it."""
         self._position = 0
         """Changes up to there have been evaluated."""
 
@@ -121,6 +126,9 @@ class AssetWatch:
             self._settle(cursor)
         if any(True for _ in rows_of(PROJECTS)):
             self._graph = None
+        self._work_changed |= any(
+            row.state != RequestState.PENDING for row in rows_of(RUN_REQUESTS)
+        ) or any(row.state not in ASKING for row in rows_of(BACKFILLS))
         if not self._has_active:  # a declaration counts from its position on, as a resumption does
             self._nodes, self.changed, self._earlier, self._keys = set(), set(), set(), set()
             return
@@ -225,6 +233,7 @@ class AssetWatch:
             or self._new
             or self._keys
             or self._earlier
+            or (self._work_changed and self.held)
             or self._proposal is not None
             or (at is not None and at <= now)
             or position - cursor.position > CHECKPOINT
@@ -235,6 +244,7 @@ class AssetWatch:
         snapshot: Snapshot,
         making: MadeNow,
         requests: Iterable[RunRequestRow],
+        backfills: Iterable[BackfillRow],
         reads: AutomationReads,
         now: datetime,
         monotonic_s: float,
@@ -242,7 +252,7 @@ class AssetWatch:
     ) -> list[AutomationAdvanced]:
         """The events of a proposal, in order; none if nothing is to run.
 
-        `requests` are those that are pending.
+        `requests` are those that are pending, `backfills` those that are not over.
         """
         cursor = self.cursor
         assert cursor is not None
@@ -255,8 +265,8 @@ class AssetWatch:
         causes: Mapping[AutomatedPartition, str] = {}
         is_complete = True
         if self._nodes:
-            places = self._requested.at(reads, self.graph, requests, now)
-            active = ActiveWork(making, places)
+            planned = self._requested.at(reads, self.graph, requests, backfills, now)
+            active = ActiveWork(making, planned)
             conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
             causes, is_complete = self._look(conditions, periods)
         if is_complete:
@@ -287,6 +297,9 @@ class AssetWatch:
 
     def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
         """Turn changes, and assets that are due, into partitions to evaluate."""
+        if self._work_changed:
+            self._nodes.update(self.held)
+            self._work_changed = False
         for place in self._earlier:
             self._spread(place, periods, only_ticks=True)
         for place in self.changed:

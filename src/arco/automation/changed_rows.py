@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from arco.automation.conditions import Place
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS
 from arco.orchestration import states
 from arco.orchestration.tables import TASKS
 from arco.state.table import Row, Table
 
 R = TypeVar("R", bound=Row)
+Place = tuple[str, str]
+"""An asset's id and a partition."""
 
 
 class TableRows(Protocol):

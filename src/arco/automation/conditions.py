@@ -7,7 +7,8 @@ It runs if there is a cause, all its inputs are good, and nothing else runs it:
   inputs, its key or the end of its period are newer than the declaration.
 * Good: each input has data; nothing newer of it failed or is held; and neither the input nor its
   own automated inputs are running or requested.
-* Nothing else runs it: no active run has a task for it, and no request is pending.
+* Nothing else runs it: no active run has a task for it, no request is pending, and no open backfill
+  has it in a chunk to come.
 
 All of this follows from rows: there is no other state about a partition. A decision can only change
 with a row, the end of a period, or a tick.
@@ -22,7 +23,9 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from arco.automation.asset_graph import AutomatedPartition, Periods, Read
+from arco.automation.asset_reads import PlannedWork
 from arco.automation.asset_tables import AutomationRow
+from arco.automation.changed_rows import Place
 from arco.execution.states import PartitionStatus
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS, PartitionRow, PartitionStatusRow
 from arco.orchestration.configuration import task_config
@@ -42,8 +45,6 @@ MANY = 200
 SHOWN = 5
 """Maximum of reported things that a partition waits for."""
 
-Place = tuple[str, str]
-"""An asset's id and a partition."""
 MadeNow = Mapping[str, Mapping[str, Mapping[str, str]]]
 """By asset id and partition: the active runs with a task for it that has not ended."""
 Outcome = Literal["runs", "waits", "idle"]
@@ -56,8 +57,8 @@ class AutomationVerdict(Struct, frozen=True):
     cause: str = ""
     """The cause, in a few words."""
     is_held: bool = False
-    """It has no attempt, and waits only for inputs that do not depend on its time: their changes do
-    not lead to it."""
+    """No change of what it waits for leads to it: it waits only for requests and backfills, which
+    may end without a run, and, if it has no attempt, for inputs that do not depend on its time."""
 
     @property
     def runs(self) -> bool:
@@ -68,19 +69,21 @@ class ActiveWork(NamedTuple):
     """What is running, or was requested."""
 
     tasks: MadeNow = {}
-    requests: Mapping[Place, str] = {}
-    """By asset id and partition: the request of automation that waits."""
+    planned: PlannedWork = PlannedWork()
 
     def text(self, place: Place) -> str:
-        """The run or request for a partition; empty if there is none."""
+        """The run, request or backfill for a partition; empty if there is none."""
         runs = self.tasks.get(place[0], {}).get(place[1])
         if runs:
             return f"run {min(runs)} makes it"
-        request = self.requests.get(place)
-        return "" if request is None else f"the request {request} asks for it"
+        return self.planned.text(place)
+
+    def is_planned(self, place: Place) -> bool:
+        """Whether a partition has no run, and no request of automation."""
+        return not (self.tasks.get(place[0], {}).get(place[1]) or self.planned.is_automated(place))
 
     def asset_ids(self) -> set[str]:
-        return {*self.tasks, *(asset_id for asset_id, _ in self.requests)}
+        return {*self.tasks, *self.planned.asset_ids()}
 
 
 class _ReadVersion(NamedTuple):
@@ -102,6 +105,15 @@ class _Blocker(NamedTuple):
     text: str
     is_alike: bool = False
     """It is about an input that does not depend on the partition's time."""
+    is_planned: bool = False
+    """It is about a request or a backfill."""
+
+
+class _Making(NamedTuple):
+    """What makes a partition, or will."""
+
+    text: str
+    is_planned: bool
 
 
 class _Inputs(NamedTuple):
@@ -182,7 +194,9 @@ class Conditions:
         blockers = inputs.missing or (cause and list(self._blockers(node, partition, inputs)))
         if blockers:
             is_new = self._status(node.asset).get(partition) is None
-            is_held = bool(cause) and is_new and all(each.is_alike for each in blockers)
+            is_held = bool(cause) and all(
+                each.is_planned or (is_new and each.is_alike) for each in blockers
+            )
             return _waits([each.text for each in blockers], cause, is_held=is_held)
         if not cause:
             return _idle(lacking)
@@ -305,20 +319,24 @@ class Conditions:
     ) -> Iterator[_Blocker]:
         making = self._making(node.asset, partition)
         if making:
-            yield _Blocker(making)
+            yield _Blocker(making.text, is_planned=making.is_planned)
         for key, text, is_alike in inputs.places:
             status = self._status(key).get(text)
             if status is not None and status[1].status in _NOT_GOOD:
                 yield _Blocker(_not_good(place(key, text), status[1]), is_alike)
             making = self._making(key, text) or self._rising(key, text)
             if making and (key, text) != (node.asset, partition):
-                yield _Blocker(f"it reads {place(key, text)}: {making}", is_alike)
+                name = place(key, text)
+                yield _Blocker(f"it reads {name}: {making.text}", is_alike, making.is_planned)
 
-    def _making(self, key: str, partition: str) -> str:
+    def _making(self, key: str, partition: str) -> _Making | None:
         place = self._graph.ids[key], partition
-        return "it is asked for now" if place in self._requested else self._active.text(place)
+        if place in self._requested:
+            return _Making("it is asked for now", False)
+        text = self._active.text(place)
+        return _Making(text, self._active.is_planned(place)) if text else None
 
-    def _rising(self, key: str, partition: str) -> str:
+    def _rising(self, key: str, partition: str) -> _Making | None:
         """The running inputs of an automated partition, directly or not.
 
         Only through assets downstream of active work, so the cost depends on that.
@@ -330,11 +348,12 @@ class Conditions:
                 continue
             visited.add(each)
             for upstream in self._made_from(*each):
-                if self._making(*upstream):
-                    return f"it is made from {place(*upstream)}, which is being made"
+                if making := self._making(*upstream):
+                    text = f"it is made from {place(*upstream)}, which is being made"
+                    return making._replace(text=text)
                 waiting.append(upstream)
         self._calm |= visited
-        return ""
+        return None
 
     def _made_from(self, key: str, partition: str) -> list[tuple[str, str]]:
         """The inputs of a partition, if it is automated."""

@@ -187,10 +187,9 @@ class Automation:
             watch.prepare(reads.graph(self._planner.world(snapshot)))
         if not watch.has_work(now, monotonic_s, snapshot.position):
             return ()
-        requests = self.agenda.requests.values()
-        return watch.decide(
-            snapshot, turn.board.making, requests, reads, now, monotonic_s, self._core.ids()
-        )
+        requests, backfills = self.agenda.requests.values(), self.agenda.backfills.values()
+        making, id = turn.board.making, self._core.ids()
+        return watch.decide(snapshot, making, requests, backfills, reads, now, monotonic_s, id)
 
 
 class AutomationTurn:

@@ -18,7 +18,16 @@ from typing import NamedTuple
 
 from arco.orchestration.mapping import mappings
 from arco.orchestration.partition_ranges import show
-from arco.orchestration.partition_space import Calendar, Keys, Names, Ranges, Space, count, merged
+from arco.orchestration.partition_space import (
+    Calendar,
+    Keys,
+    Names,
+    Ranges,
+    Space,
+    Value,
+    count,
+    merged,
+)
 from arco.orchestration.plan import Axis, Chunk
 from servo.contract.manifest import Asset, Dimension, DynamicDimension, Identity, Latest, Window
 from servo.errors import Invalid
@@ -188,6 +197,26 @@ def blocks_of(chunk: Chunk) -> list[int]:
         rest, block = divmod(rest, axis.blocks)
         blocks.insert(0, axis.blocks - 1 - block if chunk.newest_first else block)
     return blocks
+
+
+def chunk_number(chunk: Chunk, key_of: Mapping[str, tuple[Keys, Value]]) -> int:
+    """The number of the chunk with these keys of its axes, by their names."""
+    number = 0
+    for axis in chunk.axes:
+        keys, value = key_of[axis.name]
+        block = _block(axis, keys, value)
+        number = number * axis.blocks + (axis.blocks - 1 - block if chunk.newest_first else block)
+    return number
+
+
+def _block(axis: Axis, keys: Keys, value: Value) -> int:
+    """The block of an axis that has a key."""
+    if not axis.spans:
+        return _dealt(str(value), axis.blocks)
+    number, before = keys.number(value), 0
+    for start, stop in zip(axis.spans[::2], axis.spans[1::2], strict=True):
+        before += max(0, min(number, stop) - start)
+    return before // axis.size
 
 
 def block_ranges(axis: Axis, block: int) -> Ranges:

@@ -112,11 +112,13 @@ class PlanScope(NamedTuple):
         chosen = select(graph, request.selection, request.exclude)
         return cls(graph, chosen, _Spaces(lambda key: Space.of(graph.assets[key], keys)))
 
-    def ranges(self, request: PlanRequest) -> dict[str, tuple[Ranges, ...]]:
+    def ranges(
+        self, request: PlanRequest, *, missing_ok: bool = False
+    ) -> dict[str, tuple[Ranges, ...]]:
         """For each asset, the keys of each of its dimensions that the request means."""
         spaces = {key: self.spaces[key] for key in self.chosen}
         if request.chunk is None:
-            return requested(spaces, request.partitions)
+            return requested(spaces, request.partitions, missing_ok=missing_ok)
         whole = requested(spaces, request.partitions, missing_ok=True)
         return narrowed(spaces, whole, request.chunk)
 

@@ -144,6 +144,8 @@ class Merger:
                     return None
             else:
                 swaps = self._rewrite(contents, due, hold.keep)
+            if joined:  # return free memory of commits to the system
+                pa.default_memory_pool().release_unused()
             join = self._rewriter.join(joined, self._tables) if joined else None
             # Whole tables passed through memory: return free memory to the system.
             pa.default_memory_pool().release_unused()

@@ -24,7 +24,7 @@ from arco.log.manifest import ChangesRef, FileRef, verified
 from arco.state import changes
 from arco.state.file_footer import FileFooter
 from arco.state.key_hashes import KeyHashes
-from arco.state.opened_file import MANY_BYTES, OpenedFile, corrupt_if_unreadable
+from arco.state.opened_file import MANY_BYTES, FetchedParts, OpenedFile, corrupt_if_unreadable
 from arco.state.row_groups import FetchedRange, runs
 from arco.state.table import LOOKED_UP_GROUP, Key, Table, Versioned
 from arco.storage.port import Store
@@ -161,7 +161,11 @@ class Files:
         """A file whose rows are read when needed, without filling the cache."""
         if ref.table:
             return OpenedFile(ref, changes.rows_of(self._changes(ref), table, ref))
-        return OpenedFile(ref, self.raw(ref))
+        if ref.bytes <= MANY_BYTES:
+            return OpenedFile(ref, self.raw(ref))
+        end = self._twice(lambda: self._read_footer(ref))
+        metadata = pq.read_metadata(pa.BufferReader(end))
+        return OpenedFile(ref, FetchedParts(ref, metadata, functools.partial(self._range, ref)))
 
     def derived(self, name: str, make: Callable[[], T]) -> T:
         """A cached value, with `nbytes`, derived from files. A name begins with a file's path."""

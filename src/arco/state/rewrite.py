@@ -18,11 +18,12 @@ from arco.state.core import Core
 from arco.state.file_encoder import FileEncoder
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
-from arco.state.table import BUCKETS, WIDE_GROUP, Key, Table, Versioned, keep_newest
+from arco.state.table import BUCKETS, Key, Table, Versioned, keep_newest
 from arco.storage import paths
 from arco.storage.unique_objects import put_own
 
-ROWS_PER_FILE = 32_768
+ROWS_PER_FILE = 16_384
+"""A merge holds the file that it writes in memory."""
 MONTH_ROWS = 1 << 20
 MONTH_BYTES = 16 << 20
 """Days of history with more rows or bytes than this together are not joined into a month."""
@@ -184,7 +185,8 @@ class Rewriter:
         removed = {ref.path for ref in l0}
         base: list[FileRef] = []
         leaving: list[pa.Table] = []
-        for low, high, old in pieces(files.base, set(recent.counts), rows_per_file(table)):
+        for low, high, old in pieces(files.base, set(recent.counts), ROWS_PER_FILE):
+            pa.default_memory_pool().release_unused()  # of the file before, and of commits
             base += self._piece(table, old, recent, (low, high), log_time, leaving)
             removed |= {ref.path for ref in old}
         removed_history: set[str] = set()
@@ -214,8 +216,7 @@ class Rewriter:
         schema = pa.unify_schemas([*(file.schema for file in opened), recent.schema])
         rows = sum(ref.rows for ref in old)
         rows += sum(recent.counts[bucket] for bucket in range(piece[0], piece[1] + 1))
-        usual_rows = rows_per_file(table)
-        most = rows if rows <= usual_rows * 3 // 2 else usual_rows
+        most = rows if rows <= ROWS_PER_FILE * 3 // 2 else ROWS_PER_FILE
         borders = [group.buckets[0] for file in opened for group in file.groups]
         written: list[FileRef] = []
         encoder = None
@@ -230,7 +231,7 @@ class Rewriter:
             stays = self._split_history(table, merged, log_time, leaving)
             if not stays.num_rows:
                 continue
-            for part in file_encoder.whole_buckets(stays, usual_rows):
+            for part in file_encoder.whole_buckets(stays, ROWS_PER_FILE):
                 if encoder is not None and encoder.rows + part.num_rows > most:
                     written.append(self._put(encoder))
                     encoder = None
@@ -371,8 +372,3 @@ def write_file(
     )
     put_own(files.store, path, raw)
     return ref
-
-
-def rows_per_file(table: Table[Any]) -> int:
-    """Half as many for a wide table: a merge holds the file that it writes in memory."""
-    return ROWS_PER_FILE // 2 if table.group_rows == WIDE_GROUP else ROWS_PER_FILE

@@ -8,21 +8,24 @@ were dropped, or changed without being loaded. When another process commits, its
 over the buckets that are loaded; when files are merely merged, nothing changes here, because no row
 did. Everything is bounded: the least recently used buckets go first, and come back from the files.
 
-A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a
-number of looks. Until then each row is looked up in the files: a process that commits one
-command, or a few reports, does not read all rows beside those that it changes.
+A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a number of
+looks. Until then each row is looked up in the files: a process that commits one command, or a few
+reports, does not read all rows beside those that it changes.
 
-What is kept follows what goes on, not what went on. Every `SWEEP` commits the buckets that
-none of them looked at are dropped, and rows that have changed go back into columns. Where a
-table has many rows here, of a bucket whose rows were hardly found (versions of a backfill,
-which are all new) the hashes of the keys remain: what is not among them is new, and the rest
-is looked up in the files. Where rows had to be dropped to make room for others, the state is
-*tight*, and folds go bucket by bucket: each bucket is read once, not once for each fact. A key
-that no file can hold (what a deployment adds to a large workspace) then loads no bucket.
+What is kept follows what goes on, not what went on. Every `SWEEP` commits the buckets that none of
+them looked at are dropped, and rows that have changed go back into columns. Where a table has many
+rows here, of a bucket whose rows were hardly found (versions of a backfill, which are all new) the
+hashes of the keys remain: what is not among them is new, and the rest is looked up in the files. A
+process that takes over such work begins with hashes: after some new keys of an asset, the keys of
+its other buckets are read from the files together, without rows. Where rows had to be dropped to
+make room for others, the state is *tight*, and folds go bucket by bucket: each bucket is read once,
+not once for each fact. A key that no file can hold (what a deployment adds to a large workspace)
+then loads no bucket.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence, Set
 from typing import Any, Protocol
@@ -34,6 +37,7 @@ from arco.log.manifest import FileRef
 from arco.state.buckets import ROW_BYTES, BucketHashes, LoadedBucket
 from arco.state.changes import Changes
 from arco.state.file_shards import FileShards, may_hold_one
+from arco.state.key_hashes import hash_of
 from arco.state.lookup import look_up
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
@@ -44,6 +48,9 @@ LOOKS = 128
 """Lookups of single rows of a large bucket before it is loaded."""
 MISSES = 64
 """After this many lookups without a result, the hashes of files' keys decide which keys are new."""
+NEW = 4
+"""After this many new keys of a shard key that is spread over buckets, one after the other, those
+of its buckets that are not loaded get only hashes; `MISSES` if each takes several row groups."""
 FOUND = 8
 """Lookups of single rows of a bucket of hashes before it is loaded again."""
 SWEEP = 24
@@ -88,6 +95,8 @@ class Warm:
         """How often rows of buckets that are not loaded were looked up."""
         self._misses: Counter[Table[Any]] = Counter()
         """How many look-ups in files have found nothing."""
+        self._new: Counter[tuple[Table[Any], Key]] = Counter()
+        """By spread shard key: how many lookups in a row have found nothing."""
         self._too_large: set[tuple[Table[Any], int]] = set()
         """Buckets that would take most of the budget: their rows are looked up, always."""
         self._empty: dict[Table[Any], pa.RecordBatch] = {}
@@ -100,6 +109,7 @@ class Warm:
         self._shards.clear()
         self.buckets.clear()
         self._looks.clear()
+        self._new.clear()
         self._too_large.clear()
 
     def advance(self, tables: Tables, position: int) -> None:
@@ -179,13 +189,51 @@ class Warm:
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         number = table.bucket(key)
         bucket = self.buckets.get((table, number))
-        if bucket is None or bucket.used_at != self._commits:
-            if bucket is None:
-                if self._is_not_worth_loading(table, key):
-                    return None
-                if self._is_large(table, number):
-                    return self._look_up(table, key)
+        if bucket is None:
+            return self._get_cold(table, number, key)
+        if bucket.used_at != self._commits:
             bucket = self._bucket(table, number, key[: table.shard])
+        return self._get_from(bucket, table, number, key)
+
+    def _get_cold(self, table: Table[Any], number: int, key: Key) -> Versioned[Any] | None:
+        """A row of a bucket that is not loaded."""
+        if self._is_not_worth_loading(table, key):
+            return None
+        shard, is_large = key[: table.shard], self._is_large(table, number)
+        new = self._new[table, shard] if table.spread > 1 else 0
+        if new >= (MISSES if is_large else NEW) and self._has_many_rows(table):
+            self._hash_buckets(table, shard)
+        elif is_large:
+            return self._counted(table, shard, self._look_up(table, key))
+        bucket = self._bucket(table, number, shard)
+        return self._counted(table, shard, self._get_from(bucket, table, number, key))
+
+    def _has_many_rows(self, table: Table[Any]) -> bool:
+        return sum(ref.rows for ref in self._refs(table)) > LARGE
+
+    def _counted(
+        self, table: Table[Any], shard: Key, versioned: Versioned[Any] | None
+    ) -> Versioned[Any] | None:
+        if table.spread > 1:
+            self._new[table, shard] = 0 if versioned is not None else self._new[table, shard] + 1
+        return versioned
+
+    def _hash_buckets(self, table: Table[Any], shard: Key) -> None:
+        """Hash the keys of all buckets of a spread shard key that are not loaded. Each file is
+        read once for all of them, and no row is kept: few of them will be looked up."""
+        numbers = {n for n in table.buckets(shard) if (table, n) not in self.buckets}
+        hashes = {number: array("I") for number in numbers}
+        for ref in self._refs(table):
+            if any(ref.buckets[0] <= number <= ref.buckets[1] for number in numbers):
+                for number, key in self._files.opened(table, ref).keys_of(numbers, table.key):
+                    hashes[number].append(hash_of(key))
+        for number, hashed in hashes.items():
+            self.buckets[table, number] = bucket = BucketHashes(hashed, self._commits)
+            self._loaded += bucket.nbytes
+
+    def _get_from(
+        self, bucket: LoadedBucket | BucketHashes, table: Table[Any], number: int, key: Key
+    ) -> Versioned[Any] | None:
         versioned = bucket.changed.get(key)
         if versioned is not None:
             bucket.hits += 1
@@ -323,6 +371,7 @@ class Warm:
         The freed memory is scattered: the allocator is told to return it.
         """
         old = self._commits - SWEEP
+        self._new.clear()
         rows = self._rows_of_tables()
         self.is_tight = False
         for at, bucket in list(self.buckets.items()):
