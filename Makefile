@@ -5,8 +5,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV := .tools/bin/uv
 PY := .venv/bin/python
-# Twice the cores of a small machine: many tests wait for processes, servers and timeouts.
-WORKERS ?= 4
+# One more than the cores of a small machine: many tests wait for processes, servers and timeouts.
+WORKERS ?= 3
 BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size automation lineage pipeline catalog
 
 export UV_PYTHON_DOWNLOADS = never

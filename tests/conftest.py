@@ -44,6 +44,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # libraries look at their end for objects that are left
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     lines: set[str] = set()
     for report in terminalreporter.stats.get("skipped", []):

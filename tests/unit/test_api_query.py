@@ -130,9 +130,10 @@ def test_a_list_that_reads_some_columns_leaves_sql_all_of_them() -> None:
 def test_a_query_that_takes_too_long_is_not_worth_repeating(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query, "TIMEOUT_S", 0.2)
     endless = "WITH RECURSIVE t AS (SELECT 1 x UNION ALL SELECT x + 1 FROM t) SELECT max(x) FROM t"
-    response = world.owner.post("/query", {"sql": endless})
+    with monkeypatch.context() as patched:
+        patched.setattr(query, "TIMEOUT_S", 0.2)
+        response = world.owner.post("/query", {"sql": endless})
     assert (response.status_code, response.json()["code"]) == (400, "query_timeout")
     assert world.owner.post("/query", {"sql": "SELECT 1"}).status_code == 200
 
