@@ -9,6 +9,10 @@ import pytest
 
 from arco.automation import asset_reads, asset_watch
 from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
+from arco.automation.asset_graph import AutomatedPartition
+from arco.automation.backfill_commands import BackfillDraft
+from arco.automation.conditions import AutomationVerdict, Conditions
+from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import decode_request
 from tests.kit.automation import Mill, declared, project, source
 from tests.kit.flows import commit_all
@@ -162,3 +166,35 @@ def test_a_resumed_asset_catches_up_what_nobody_had_looked_at_before_the_pause()
     watcher.follow()
     mill.fresh().commands.asset_automation.resume("m.total", catchup="all")
     assert [assets for assets, _ in proposals(mill, watcher)] == [("m.total",)]
+
+
+def test_work_that_ends_leads_to_those_that_wait_for_work_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others wait for data: a thousand of them cost nothing when a backfill ends."""
+    free = declared("free", partitions="day", automation="on_missing()")
+    mill = Mill(project(source("raw"), DAYS, free), orchestrators=0)
+    watcher = Watcher(mill)
+
+    def backfill(day: str) -> str:
+        request = PlanRequest(selection=("m.free",), partitions=(f"date={day}",))
+        draft = BackfillDraft(request=request)
+        return mill.fresh().commands.backfills.create(draft).row.backfill_id
+
+    mill.clock.sleep(86_400)
+    its = backfill("2026-01-05")
+    assert watcher.look() == []  # a day of one waits for data, a day of the other for its backfill
+    (day,) = watcher.watch.held.of("m.days")
+    assert [node.asset for node in watcher.watch.held.for_work] == ["m.free"]
+    evaluated: list[str] = []
+    verdict = Conditions.verdict
+
+    def recorded(conditions: Conditions, node: AutomatedPartition) -> AutomationVerdict:
+        evaluated.append(node.asset)
+        return verdict(conditions, node)
+
+    monkeypatch.setattr(Conditions, "verdict", recorded)
+    mill.fresh().commands.backfills.cancel(its)
+    assert [assets for assets, _ in proposals(mill, watcher)] == [("m.free",)]
+    assert evaluated == ["m.free"]
+    assert not watcher.watch.held.for_work and list(watcher.watch.held.of("m.days")) == [day]

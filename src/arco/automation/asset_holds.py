@@ -8,7 +8,7 @@ position from which a new process finds them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from arco.automation.asset_events import HeldPartition
@@ -33,37 +33,41 @@ class HeldPartitions:
         self._by_asset: dict[str, dict[AutomatedPartition, int]] = {}
         self._stored: dict[HeldPartition, AutomatedPartition | None] = {}
         """Partitions with a row; None until this process has evaluated them."""
-
-    def __iter__(self) -> Iterator[AutomatedPartition]:
-        return (node for nodes in self._by_asset.values() for node in nodes)
-
-    def __bool__(self) -> bool:
-        return bool(self._stored) or any(self._by_asset.values())
+        self.for_work: set[AutomatedPartition] = set()
+        """Those that may wait for planned work: the others need no look when some of it ends."""
+        self.has_new_rows = False
 
     def of(self, asset: str) -> Iterable[AutomatedPartition]:
         return self._by_asset.get(asset, ())
 
-    def add(self, node: AutomatedPartition, position: int) -> None:
+    def add(self, node: AutomatedPartition, position: int, *, for_work: bool) -> None:
         """A partition that is held already stays at its position."""
         self._by_asset.setdefault(node.asset, {}).setdefault(node, position)
+        if for_work:
+            self.for_work.add(node)
+        else:
+            self.for_work.discard(node)
 
     def discard(self, node: AutomatedPartition) -> None:
         self._by_asset.get(node.asset, {}).pop(node, None)
+        self.for_work.discard(node)
 
     def discard_asset(self, asset: str) -> None:
-        self._by_asset.pop(asset, None)
+        self.for_work.difference_update(self._by_asset.pop(asset, ()))
 
     def keep_fitting(self, graph: AssetGraph) -> None:
         """Forget partitions that are deployed no more."""
         for held in self._by_asset.values():
             for node in [node for node in held if not graph.fits(node)]:
                 del held[node]
+                self.for_work.discard(node)
 
     # -- rows ----------------------------------------------------------------------------
 
     def stored(self, rows: Iterable[AutomationHoldRow]) -> None:
         for row in rows:
             self._stored.setdefault(HeldPartition(row.asset_key, row.partition_key), None)
+            self.has_new_rows = True
 
     def removed(self, rows: Iterable[HeldPartition]) -> None:
         for row in rows:
@@ -71,13 +75,15 @@ class HeldPartitions:
 
     def recover(self, periods: Periods, position: int) -> None:
         """Hold partitions with a row that this process has not evaluated."""
+        self.has_new_rows = False
         for row in [row for row, node in self._stored.items() if node is None]:
             if row.asset not in periods.graph.automated:
                 continue
             point = periods.space(row.asset).point(row.partition)
             if point is not None:
                 node = self._stored[row] = AutomatedPartition(row.asset, point)
-                self.add(node, position)
+                if node not in self._by_asset.get(row.asset, ()):
+                    self.add(node, position, for_work=True)
 
     def change(self, periods: Periods, position: int) -> HoldChange:
         """The changes for a proposal at a position."""

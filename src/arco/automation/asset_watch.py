@@ -233,7 +233,7 @@ class AssetWatch:
             or self._new
             or self._keys
             or self._earlier
-            or (self._work_changed and self.held)
+            or (self._work_changed and (self.held.for_work or self.held.has_new_rows))
             or self._proposal is not None
             or (at is not None and at <= now)
             or position - cursor.position > CHECKPOINT
@@ -298,7 +298,7 @@ class AssetWatch:
     def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
         """Turn changes, and assets that are due, into partitions to evaluate."""
         if self._work_changed:
-            self._nodes.update(self.held)
+            self._nodes.update(self.held.for_work)
             self._work_changed = False
         for place in self._earlier:
             self._spread(place, periods, only_ticks=True)
@@ -406,7 +406,7 @@ class AssetWatch:
             visited.add(node)
             verdict = conditions.verdict(node)
             if verdict.is_held:
-                self.held.add(node, self._position)
+                self.held.add(node, self._position, for_work=verdict.waits_for_work)
             else:
                 self.held.discard(node)
             if verdict.runs:

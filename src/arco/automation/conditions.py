@@ -59,6 +59,8 @@ class AutomationVerdict(Struct, frozen=True):
     is_held: bool = False
     """No change of what it waits for leads to it: it waits only for requests and backfills, which
     may end without a run, and, if it has no attempt, for inputs that do not depend on its time."""
+    waits_for_work: bool = False
+    """A request or a backfill is among what it waits for."""
 
     @property
     def runs(self) -> bool:
@@ -180,11 +182,11 @@ class Conditions:
             )
         partition = self._periods.space(node.asset).text(node.point)
         if not self._periods.has_ended(node.asset, node.point):
-            return _waits(["its period is not over, or it has no such partition"])
+            return _waits("its period is not over, or it has no such partition")
         try:
             inputs = self._inputs(node)
         except Invalid as error:
-            return _waits([f"it cannot be planned: {error.message}"])
+            return _waits(f"it cannot be planned: {error.message}")
         current = self._current(node.asset).get(partition)
         if current is not None and row.when == "on_missing":
             return _idle(f"it was made: version {current[1].materialization_id}")
@@ -197,7 +199,9 @@ class Conditions:
             is_held = bool(cause) and all(
                 each.is_planned or (is_new and each.is_alike) for each in blockers
             )
-            return _waits([each.text for each in blockers], cause, is_held=is_held)
+            reasons = _shown([each.text for each in blockers])
+            planned = any(each.is_planned for each in blockers)
+            return AutomationVerdict("waits", reasons, cause, is_held, planned)
         if not cause:
             return _idle(lacking)
         return AutomationVerdict("runs", (f"{cause}, and all that it reads is good",), cause)
@@ -389,9 +393,13 @@ def _idle(reason: str) -> AutomationVerdict:
     return AutomationVerdict("idle", (reason,))
 
 
-def _waits(reasons: Sequence[str], cause: str = "", *, is_held: bool = False) -> AutomationVerdict:
+def _waits(reason: str) -> AutomationVerdict:
+    return AutomationVerdict("waits", (reason,))
+
+
+def _shown(reasons: Sequence[str]) -> tuple[str, ...]:
     more = (f"and {len(reasons) - SHOWN:,} more",) if len(reasons) > SHOWN else ()
-    return AutomationVerdict("waits", (*reasons[:SHOWN], *more), cause, is_held)
+    return (*reasons[:SHOWN], *more)
 
 
 _NOT_GOOD = frozenset(
