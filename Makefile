@@ -14,7 +14,7 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java chromium ui test test-deep archive compiled lint format bench peers overhead checks cli api demo docs clean
+.PHONY: setup java chromium ui test test-deep prepared archive compiled lint format bench peers overhead checks cli api demo docs clean
 
 setup: .venv/.installed .tools/datacontract/.installed java
 
@@ -54,20 +54,22 @@ ui: .venv/.installed
 	@$(PY) ui/build.py
 
 # Lint runs beside the tests: many of them wait for processes, and leave a core free.
-# What all workers of the tests need comes first: Spark starts in half the time with an archive
-# of its classes, and tests are compiled once. (`make -n` would perform a line that names the
-# variable MAKE.)
-test: setup
-	@$(MAKE) --no-print-directory -j2 archive compiled ui chromium
+# (`make -n` would perform a line that names the variable MAKE.)
+test: prepared
 	@make --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup; tested=$$?; \
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder; tested=$$?; \
 	wait $$lint; linted=$$?; cat .lint.txt; rm -f .lint.txt; \
 	[ $$tested = 0 ] && [ $$linted = 0 ]
 
 # The same tests with larger numbers (tests/kit/depth.py): more seconds of stress, more seeds
 # and examples, and a second Spark cluster. It takes about an hour.
-test-deep: archive
-	ARCO_TEST_DEEP=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup --timeout 1800
+test-deep: prepared
+	ARCO_TEST_DEEP=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 1800
+
+# What all workers of the tests need: Spark starts in half the time with an archive of its
+# classes, and tests are compiled once.
+prepared: setup
+	@$(MAKE) --no-print-directory -j2 archive compiled ui chromium
 
 compiled: setup
 	@compgen -G "tests/unit/__pycache__/*-pytest-*" > /dev/null || $(PY) -m pytest --collect-only -qq > /dev/null

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,7 +35,32 @@ settings.load_profile(
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_ROOT = Path(__file__).parent
 _NOT_COVERED = re.compile(r"NOT COVERED: .*")
+
+
+_LAST = ("property", "simulation", "conformance", "architecture", "typing", "unit")
+"""Folders whose tests are short, in the order in which they come after the others."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each file without groups to one process, where its fixtures are made once.
+
+    Long groups come first: a process that is left with one at the end keeps the others waiting.
+    """
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(f"{_folder(item)}/{item.path.stem}"))
+    items.sort(
+        key=lambda item: _LAST.index(folder) + 1 if (folder := _folder(item)) in _LAST else 0
+    )
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(_ROOT).parts[0]
 
 
 def pytest_collection_finish() -> None:

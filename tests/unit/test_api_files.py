@@ -13,6 +13,7 @@ import pytest
 
 from arco.security.permissions import Role
 from tests.kit.api import ApiClient, ApiWorld, Company
+from tests.kit.depth import DEEP
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +62,12 @@ def _comparable(row: dict[str, Any]) -> str:
     return repr([sorted(v, key=repr) if isinstance(v, list) else v for v in row.values()])
 
 
-def _compare(world: ApiWorld, folder: Path) -> set[str]:
+def _compare(world: ApiWorld, folder: Path, first: int) -> set[str]:
+    """The kinds of files that were compared: those of every third table, or of all of them."""
     kinds: set[str] = set()
+    tables = world.owner.get("/files")["tables"]
     with duckdb.connect() as connection:
-        for described in world.owner.get("/files")["tables"]:
+        for described in tables if DEEP else tables[first::3]:
             rows = _in_duckdb(connection, world.owner, folder, described)
             ours = sorted(map(_comparable, rows))
             server = sorted(map(_comparable, _on_server(world, described)))
@@ -74,7 +77,7 @@ def _compare(world: ApiWorld, folder: Path) -> set[str]:
 
 
 def test_a_client_has_the_same_rows_as_the_server(world: ApiWorld, tmp_path: Path) -> None:
-    assert "change" in _compare(world, tmp_path)
+    assert "change" in _compare(world, tmp_path, 0)
 
 
 def test_also_after_a_merge(company: Company, tmp_path: Path) -> None:
@@ -83,7 +86,7 @@ def test_also_after_a_merge(company: Company, tmp_path: Path) -> None:
     world.workspace.commands.catalog.create_asset("sales.more")
     world.workspace.commands.catalog.drop_asset("sales.more")
     world.workspace.commands.catalog.update_asset("sales.notes", description="changed")
-    assert {"base", "change"} <= _compare(world, tmp_path)
+    assert {"base", "change"} <= _compare(world, tmp_path, 1)
     world.close()
 
 

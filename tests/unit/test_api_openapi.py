@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "openapi.json"
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 CLIENT = Path(__file__).parents[2] / "src" / "arco" / "remote"
-EXAMPLES = scaled(2, 40)
+EXAMPLES = scaled(1, 40)
 
 
 @pytest.fixture(scope="module")

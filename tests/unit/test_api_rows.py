@@ -26,8 +26,6 @@ from tests.kit.api import BASE, ApiClient, ApiWorld, Company
 from tests.kit.served_api import ServedApi
 from tests.kit.workspace import NAME, TENANT
 
-pytestmark = pytest.mark.xdist_group("api_rows")
-
 
 class Readers:
     """A workspace, and what callers read of it."""

@@ -22,8 +22,6 @@ from tests.kit.depth import DEEP
 from tests.kit.served_api import Printed, ServedApi
 from tests.unit.test_api_parity import COMMANDS
 
-pytestmark = pytest.mark.xdist_group("cli_scoped")
-
 FOREIGN: Final = re.compile(
     r"\bhr\b|salar|payday|payroll|badge|people/|\bbob\b|vault|gold", re.IGNORECASE
 )

@@ -16,9 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 RESOURCE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(https?:)?//[^>]*>")
 
 
-pytestmark = pytest.mark.xdist_group("docs_site")  # which is built once
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")

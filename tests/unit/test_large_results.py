@@ -51,6 +51,7 @@ from servo.contract.task import (
     Truncated,
 )
 from tests.kit.bench import Bench, problem, version
+from tests.kit.depth import scaled
 from tests.kit.lake import Lake
 
 replace = msgspec.structs.replace
@@ -252,18 +253,20 @@ def test_result_that_fits_no_event_is_reported_as_a_failure_that_says_so() -> No
         lambda: make_result(
             schema=tuple(
                 ColumnInfo(name=noise(100), type="string", min=noise(250), max=noise(250))
-                for _ in range(10_000)
+                for _ in range(scaled(3_000, 10_000))
             ),
             lineage=Lineage(
                 columns=tuple(
                     ColumnLineage(column=noise(90), sources=(ColumnSource(noise(90), noise(90)),))
-                    for _ in range(20_000)
+                    for _ in range(scaled(6_000, 20_000))
                 ),
-                influences=tuple(ColumnSource(noise(90), noise(90)) for _ in range(10_000)),
-                unmapped=tuple(noise(90) for _ in range(10_000)),
+                influences=tuple(
+                    ColumnSource(noise(90), noise(90)) for _ in range(scaled(3_000, 10_000))
+                ),
+                unmapped=tuple(noise(90) for _ in range(scaled(3_000, 10_000))),
             ),
             checks=failing_checks(50),
-            files=tuple(noise(60) for _ in range(30_000)),
+            files=tuple(noise(60) for _ in range(scaled(10_000, 30_000))),
             metadata={f"m{n}": noise(400) for n in range(256)},
         ),
     ],

@@ -19,13 +19,12 @@ from arco.orchestration.tables import RUN_NAMESPACES, RUNS, TASKS, RunRow
 from arco.state.snapshot import Generation
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
+from tests.kit.depth import scaled
 from tests.kit.runs import RUN, Attempt, Folding, Node, chain_of, plan, triggered
 from tests.kit.workspace import make_workspace
 
-pytestmark = pytest.mark.xdist_group("run_list")  # which makes its fixture once
-
 NAMESPACES = ("a", "b", "c", "rare")
-DAYS = 40
+DAYS = scaled(25, 40)
 
 
 def planned(run_id: str, namespaces: list[str], **more: Any) -> list[Any]:
@@ -39,7 +38,7 @@ def planned(run_id: str, namespaces: list[str], **more: Any) -> list[Any]:
 
 
 class History:
-    """Forty days of runs of some namespaces; those of the first days were planned by a program
+    """Days of runs of some namespaces; those of the first days were planned by a program
     that did not name them. One is of more namespaces than a row names, some end days later, and
     the last is being planned."""
 

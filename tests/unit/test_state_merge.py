@@ -18,6 +18,7 @@ from arco.state.rewrite import Rewriter
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
+from tests.kit.depth import scaled
 from tests.kit.hooks import HookStore
 from tests.kit.model import check_against_model, state_of
 from tests.kit.workspace import make_workspace
@@ -160,8 +161,8 @@ def test_merges_of_a_few_buckets_at_a_time_keep_every_row(
     monkeypatch.setattr(rewrite, "ROWS_PER_FILE", 60)
     for module in (bucket_windows, file_encoder):
         monkeypatch.setattr(module, "ROWS_PER_GROUP", 7)
-    for n in range(4):
-        at.commits(2, assets=100, start=10 * n)
+    for n in range(scaled(3, 4)):
+        at.commits(2, assets=scaled(40, 100), start=10 * n)
         at.w.commands.catalog.create_asset(f"sales.extra{n}")
         at.w.commands.catalog.drop_asset(f"sales.extra{n - 1}") if n else None
         s = at.w.read.snapshot()
