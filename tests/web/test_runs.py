@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.kit.books import HOSTILE_KEY, Books
 from tests.web.conftest import Enter
@@ -124,6 +124,23 @@ def test_exported_formulas_are_quoted(enter: Enter, tmp_path: Path) -> None:
     header, row = saved.read_text("utf-8-sig").splitlines()
     assert header == "a,b,c,d"
     assert row == '\'=1+1,\'+2,\'@x,"plain ""quoted"", text"'
+
+
+def test_what_is_typed_before_the_tables_are_known_stays(enter: Enter) -> None:
+    visit = enter()
+    waiting: list[Route] = []
+    visit.page.route(re.compile(r"/snapshot(\?|$)"), lambda route: waiting.append(route))
+    page = visit.go("/sql")
+    editor = page.get_by_label("SQL", exact=True)
+    editor.fill("SELECT 1")
+    with page.expect_response(re.compile(r"/snapshot(\?|$)")):
+        for each in waiting:
+            each.continue_()
+    tables = page.get_by_role("region", name="Tables")
+    expect(tables.get_by_role("button", name="catalog.assets", exact=True)).to_be_visible()
+    expect(editor).to_be_focused()
+    page.keyboard.type(" + 1 AS sum")
+    expect(editor).to_have_text("SELECT 1 + 1 AS sum")
 
 
 def test_path_of_a_column_goes_up_and_down_across_assets(enter: Enter) -> None:

@@ -1,7 +1,7 @@
 /** The editor of the SQL console. It is in a shadow root, where its styles need no `style` element. */
 import { sql, StandardSQL } from "@codemirror/lang-sql";
 import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
-import { Prec } from "@codemirror/state";
+import { Compartment, Prec } from "@codemirror/state";
 import { keymap } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { basicSetup, EditorView } from "codemirror";
@@ -28,6 +28,7 @@ const colours = HighlightStyle.define([
 export function SqlEditor({ value, tables, onChange, onRun }: { value: string; tables: Record<string, string[]>; onChange: (text: string) => void; onRun: () => void }) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
+  const language = useRef(new Compartment());
   const latest = useRef({ onChange, onRun });
   latest.current = { onChange, onRun };
   useEffect(() => {
@@ -42,7 +43,7 @@ export function SqlEditor({ value, tables, onChange, onRun }: { value: string; t
       extensions: [
         Prec.highest(keymap.of([{ key: "Mod-Enter", run: () => (latest.current.onRun(), true) }])),
         basicSetup,
-        sql({ dialect: StandardSQL, schema: tables, upperCaseKeywords: true }),
+        language.current.of([]),
         syntaxHighlighting(colours),
         theme,
         EditorView.contentAttributes.of({ "aria-label": "SQL" }),
@@ -55,6 +56,11 @@ export function SqlEditor({ value, tables, onChange, onRun }: { value: string; t
       parent.remove();
     };
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the text of the editor is its own
+  }, []);
+  // Names of tables come later than the editor: what somebody is typing, and the focus, stay.
+  useEffect(() => {
+    const known = sql({ dialect: StandardSQL, schema: tables, upperCaseKeywords: true });
+    view.current?.dispatch({ effects: language.current.reconfigure(known) });
   }, [tables]);
   useEffect(() => {
     const editor = view.current;
