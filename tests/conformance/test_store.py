@@ -19,6 +19,7 @@ from arco.storage.open import open_store, probe
 from arco.storage.port import Mode, Object, ObjectMeta, Store
 from tests.conformance.conftest import CREW
 from tests.conformance.crew import Place, claim_numbers, read_patterns, write_patterns
+from tests.kit.depth import scaled
 from tests.kit.stores import Address, serving
 
 SPECIAL_NAMES = [
@@ -250,7 +251,7 @@ def test_impossible_prefix_is_refused_before_iteration(store: Store, prefix: str
 
 
 def test_long_listing_is_complete_and_in_order(store: Store) -> None:
-    names = [f"n/{number:05d}" for number in range(2300 if store.parallelism <= 8 else 1100)]
+    names = [f"n/{number:05d}" for number in range(scaled(1100, 2300))]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda name: store.put(name, b""), names))
     assert paths(store, "n/") == names

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved, Column
 from tests.kit import forkserver
+from tests.kit.forkserver import Forked
 
 
 class Servo:
@@ -24,7 +22,7 @@ class Servo:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[Forked] = []
         self.store = directory / "lake"
         kept = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
@@ -34,17 +32,10 @@ class Servo:
             "COLUMNS": "80",
         }
 
-    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """A command as a shell starts it, with pipes."""
-        command = [sys.executable, "-m", "arco.cli", *arguments]
-        process = subprocess.Popen(
-            command,
-            cwd=self.directory,
-            env=self.env,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **options,
+    def start(self, *arguments: str) -> Forked:
+        """A command that goes on while the test does, with pipes for what it prints."""
+        process = forkserver.shared().start_piped(
+            "arco.cli", *arguments, env=self.env, cwd=self.directory
         )
         self._started.append(process)
         return process
@@ -58,29 +49,9 @@ class Servo:
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A command in a process that was forked: it did its imports already."""
-        with ExitStack() as stack:
-            given, out, err = (
-                stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
-                for _ in range(3)
-            )
-            given.write(stdin)
-            given.seek(0)
-            process = forkserver.shared().start(
-                "arco.cli",
-                *arguments,
-                env=self.env,
-                cwd=self.directory,
-                stdin=given,
-                stdout=out,
-                stderr=err,
-            )
-            try:
-                code = process.wait(400)
-            finally:
-                process.kill()
-            for each in (out, err):
-                each.seek(0)
-            return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+        return forkserver.shared().run(
+            "arco.cli", *arguments, env=self.env, cwd=self.directory, stdin=stdin
+        )
 
     def text(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """What a command prints for people."""

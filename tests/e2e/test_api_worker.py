@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,9 @@ import pytest
 
 from arco.transport.queues.objectstore import contents
 from tests.e2e.conftest import Servo
+from tests.kit import forkserver
+from tests.kit.forkserver import Forked
+from tests.kit.spark_cluster import jvm_options
 
 PROJECT = '''
 import os, time, urllib.error, urllib.request
@@ -135,31 +136,26 @@ class Fleet:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self.server = self.serve()
-        self.started: list[subprocess.Popen[str]] = []
-        self.orchestrator = servo.start("orchestrator", *timing, stdin=subprocess.DEVNULL)
+        self.started: list[Forked] = []
+        self.orchestrator = servo.start("orchestrator", *timing)
 
-    def serve(self) -> subprocess.Popen[str]:
+    def serve(self) -> Forked:
         process = self.servo.start("serve", "--port", str(self.port), "--json")
-        assert process.stdout is not None
         assert json.loads(process.stdout.readline())["state"] == "started"
         return process
 
-    def worker(self, name: str, *options: str, **variables: str) -> subprocess.Popen[str]:
+    def worker(self, name: str, *options: str, **variables: str) -> Forked:
         """With an environment that has the key, and nothing of a store."""
         env = {"HOME": str(self.elsewhere), "ARCO_TOKEN": self.key, **variables}
         env |= {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
         api = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "arco.cli", "worker", "--api", api, "--name", name]
-        process = subprocess.Popen(
-            [*command, *self.timing, "--slots", "2", "--json", *options],
-            cwd=self.elsewhere,
+        process = forkserver.shared().start_piped(
+            *("arco.cli", "worker", "--api", api, "--name", name),
+            *(*self.timing, "--slots", "2", "--json", *options),
             env=env,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            cwd=self.elsewhere,
         )
         self.started.append(process)
-        assert process.stdout is not None
         line = process.stdout.readline()
         assert json.loads(line)["state"] == "started", line
         return process
@@ -273,7 +269,8 @@ def test_a_task_on_spark_is_refused_where_spark_has_no_access_to_the_data(fleet:
 def test_tasks_on_spark_open_the_data_themselves(servo: Servo) -> None:
     fleet = Fleet(servo)  # a JVM may take longer to start than others are silent
     try:
-        fleet.worker("box", "--data-url", f"file://{servo.store}")
+        variables = {"JDK_JAVA_OPTIONS": jvm_options()}
+        fleet.worker("box", "--data-url", f"file://{servo.store}", **variables)
         run = fleet.run("shop.on_spark", "shop.after_spark")
         fleet.wait(run, "SUCCEEDED")
         assert fleet.rows("shop.after_spark") == {"id": 0}

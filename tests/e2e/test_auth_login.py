@@ -24,7 +24,6 @@ pytestmark = pytest.mark.xdist_group("oidc")
 @contextmanager
 def serving(servo: Servo, port: int) -> Iterator[str]:
     process = servo.start("serve", "--port", str(port), "--json")
-    assert process.stdout is not None
     try:
         yield json.loads(process.stdout.readline())["url"]
     finally:
@@ -69,7 +68,6 @@ def test_somebody_logs_in_by_a_browser_and_out_again(servo: Servo) -> None:
             servo.env["ARCO_API"] = url
             assert servo.error("auth", "whoami", code=4)["hint"] == f"servo auth login {url}"
             asking = servo.start("auth", "login", "--no-browser", "--json")
-            assert asking.stderr is not None
             link = asking.stderr.readline().split()[-1]
             say_yes(link, "ann")
             out, err = asking.communicate(timeout=60)

@@ -22,6 +22,7 @@ from arco.spark.rebuild import SparkRebuildEngine
 from arco.state.rebuild import Rebuild
 from arco.state.table import Table
 from tests.e2e.conftest import Servo
+from tests.kit.depth import deep_only
 from tests.kit.spark_task import spark_session
 from tests.kit.workspace import emptied
 
@@ -227,7 +228,11 @@ def test_the_history_has_rows_in_every_table(governed: Servo) -> None:
     assert empty == EMPTY
 
 
-@pytest.mark.parametrize("rebuild", [_embedded, _on_spark], ids=["embedded", "spark"])
+@pytest.mark.parametrize(
+    "rebuild",
+    [_embedded, pytest.param(_on_spark, marks=deep_only)],
+    ids=["embedded", "spark"],
+)
 def test_a_rebuild_gives_every_row_and_every_answer_of_the_catalog_again(
     governed: Servo,
     answers: dict[str, Any],

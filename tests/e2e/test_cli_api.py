@@ -39,7 +39,6 @@ class Both:
         self.sales = str(security.create_key("sales", Role.ADMIN, namespaces=["sales"]).text)
         (folder / "flow.py").write_text(FLOW)
         self.server = self.store.start("serve", "--port", "0", "--json")
-        assert self.server.stdout is not None
         self.url = json.loads(self.server.stdout.readline())["url"]
 
     def through(self, token: str) -> Servo:

@@ -88,5 +88,4 @@ def test_the_package_is_a_command_too(servo: Servo) -> None:
 def test_a_shell_completes_commands(servo: Servo, words: str, completed: set[str]) -> None:
     servo.env |= {"_SERVO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "1"}
     with servo.start() as process:
-        assert process.stdout is not None
         assert set(process.stdout.read().split()) == completed

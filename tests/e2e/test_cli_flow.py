@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from arco.orchestration.tables import RUNS
 from arco.storage import paths
 from tests.e2e.conftest import Servo
+from tests.kit.forkserver import Forked
 
 SHOP = '''
 import os
@@ -311,7 +311,7 @@ def test_remote_work_is_done_by_workers_and_can_be_cancelled(servo: Servo) -> No
     started = servo.directory / "started"
     deploy(servo, SLOW.replace("STARTED", str(started)), "slow.py")
     pace = ("--interval", "0.2", "--heartbeat", "0.5", "--zombie-after", "20", "--claim", "40")
-    crew: list[subprocess.Popen[str]] = [
+    crew: list[Forked] = [
         servo.start("orchestrator", *pace),
         servo.start("worker", "--slots", "1", *pace),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -13,12 +12,12 @@ import pytest
 from arco.catalog.events import AssetObserved
 from arco.storage import paths
 from tests.e2e.conftest import Servo, populate
+from tests.kit.forkserver import Forked
 from tests.kit.spark_cluster import children
 
 
-def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
+def lines_until(process: Forked, text: str) -> list[str]:
     """What a process prints, up to the line that has `text`."""
-    assert process.stdout is not None
     lines: list[str] = []
     for line in process.stdout:
         lines.append(line)
@@ -77,8 +76,6 @@ def test_reader_that_leaves_is_no_error(servo: Servo) -> None:
     workspace.ledger.append(facts)
     workspace.committer.commit()
     process = servo.start("admin", "log", "tail", "-n", "5000", "--json")
-    assert process.stdout is not None
-    assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr.read() == ""

@@ -87,7 +87,6 @@ def test_a_pause_is_said(shop: Servo) -> None:
 
 def test_watch_shows_each_change_until_it_is_interrupted(shop: Servo) -> None:
     process = shop.start("status", "--watch", "--json", "--interval", "0.1")
-    assert process.stdout is not None
     first = _line(process.stdout)
     assert first["paused"] is None
     shop.json("pause", "--reason", "watched")

@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,11 +17,11 @@ from arco.client import Client
 from arco.errors import Denied, Invalid, NotFound, NotYet, Refused, Unauthenticated, Unavailable
 from arco.security.permissions import Role
 from tests.e2e.conftest import Servo, populate
+from tests.kit.forkserver import Forked
 
 
-def _start(servo: Servo, port: int = 0) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+def _start(servo: Servo, port: int = 0) -> tuple[Forked, dict[str, Any]]:
     process = servo.start("serve", "--port", str(port), "--json")
-    assert process.stdout is not None
     return process, json.loads(process.stdout.readline())
 
 
@@ -117,7 +116,7 @@ class LostAnswer:
     """Stands before a server. It passes the first request on, and then the server is killed
     before its answer arrives; later requests go to another server."""
 
-    def __init__(self, first: subprocess.Popen[str], port: int) -> None:
+    def __init__(self, first: Forked, port: int) -> None:
         self._first, self.port = first, port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
@@ -152,7 +151,7 @@ class LostAnswer:
 def test_a_write_whose_answer_is_lost_has_effect_once(served: dict[str, Any]) -> None:
     servo: Servo = served["servo"]
     first, started = _start(servo)
-    others: list[subprocess.Popen[str]] = []
+    others: list[Forked] = []
 
     class Between(LostAnswer):
         def restart(self) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from tests.e2e.conftest import Servo
 from tests.kit.depth import DEEP
+from tests.kit.forkserver import Forked
 
 API = "/api/v1/workspaces/default/main"
 PATIENCE_S = 120.0
@@ -60,7 +60,7 @@ def slow() -> list[dict[str, int]]:
 class Dev:
     """A running `servo dev --json`, and what it has said."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Forked) -> None:
         self.process = process
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
         self.seen: list[dict[str, Any]] = []
@@ -72,7 +72,6 @@ class Dev:
         self.link: str = urlsplit(started["link"]).path
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.put(json.loads(line))
 

@@ -33,7 +33,6 @@ DATABASE = "postgres://db:5432"
 def _serving(servo: Servo) -> Iterator[dict[str, Any]]:
     mapped = f"{DATABASE}/public=crm"
     process = servo.start("serve", "--port", "0", "--json", "--dataset-namespace", mapped)
-    assert process.stdout is not None
     try:
         yield json.loads(process.stdout.readline())
     finally:

@@ -22,6 +22,7 @@ from arco.worker.artifact import digest
 from arco.worker.packing import pack
 from servo.discover import build_manifest, discover
 from tests.e2e.conftest import Servo
+from tests.kit.spark_cluster import jvm_options
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = SparkSettings(master="local[2]", fast_start=True, conf={"spark.driver.memory": "1g"})
@@ -119,6 +120,7 @@ def test_lineage_goes_from_a_load_through_dbt(servo: Servo) -> None:
 
 def _pass_own_tests(folder: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    env["JDK_JAVA_OPTIONS"] = jvm_options()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -48,7 +48,6 @@ class Server:
 @contextmanager
 def serving(servo: Servo) -> Iterator[Server]:
     process = servo.start("serve", "--port", "0", "--json")
-    assert process.stdout is not None
     try:
         yield Server(json.loads(process.stdout.readline()))
     finally:

@@ -32,7 +32,6 @@ def test_the_example_of_the_guide_pushes_a_message(servo: Servo) -> None:
     environment = {"WEBHOOK_TILL": "a secret of this test"}
     servo.env |= environment
     process = servo.start("serve", "--port", "0", "--json")
-    assert process.stdout is not None
     try:
         url = json.loads(process.stdout.readline())["url"]
         answers = [

@@ -171,14 +171,7 @@ class FlowCrew:
         return made
 
     def servo(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "arco.cli", *arguments],
-            cwd=self.folder,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=GIVE_UP_S,
-        )
+        done = forkserver.shared().run("arco.cli", *arguments, env=self.env, cwd=self.folder)
         assert done.returncode == 0, done
         return done.stdout
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import random
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 import pytest
 
 DEEP: Final = os.environ.get("ARCO_TEST_DEEP", "") not in ("", "0")
 
-STRESS_S: Final = float(os.environ.get("ARCO_STRESS_SECONDS", "60" if DEEP else "3"))
+STRESS_S: Final = float(os.environ.get("ARCO_STRESS_SECONDS", "60" if DEEP else "2"))
 """How long a crowd of processes works on one store."""
 
 KILL_SEED: Final = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6)))
@@ -24,11 +25,18 @@ KILL_SEED: Final = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6))
 ORACLE_SEED: Final = int(os.environ.get("ARCO_ORACLE_SEED", "1"))
 """Which cases of lineage the oracle is asked about, where it is not asked about all."""
 
+T = TypeVar("T")
+
 deep_only = pytest.mark.skipif(not DEEP, reason="a second form of another test: make test-deep")
 
 
 def scaled(quick: int, deep: int) -> int:
     return deep if DEEP else quick
+
+
+def sampled(of: Sequence[T], quick: int) -> Sequence[T]:
+    """One in `quick` of them, from one that `KILL_SEED` selects on; all in `make test-deep`."""
+    return of if DEEP else of[KILL_SEED % quick :: quick]
 
 
 def seeds(quick: int, deep: int) -> range:

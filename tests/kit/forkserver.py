@@ -17,6 +17,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -26,12 +27,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from array import array
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self, TextIO
 
 from arco.tasks import private
 from arco.worker import slot_host, slots
@@ -53,12 +57,39 @@ _MESSAGE = 1 << 20
 
 
 class Forked:
-    """A process of the server. What `subprocess.Popen` has, as far as tests need it."""
+    """A process of the server. What `subprocess.Popen` has, as far as tests need it.
 
-    def __init__(self, server: ForkServer, pid: int) -> None:
+    `stdout` and `stderr` are pipes from it, if it was started by `start_piped`.
+    """
+
+    def __init__(self, server: ForkServer, pid: int, *pipes: TextIO) -> None:
         self._server = server
         self.pid = pid
         self.returncode: int | None = None
+        self.stdout, self.stderr = pipes or (io.StringIO(), io.StringIO())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stdout.close()
+        self.stderr.close()
+        self.wait()
+
+    def communicate(self, timeout: float = 600.0) -> tuple[str, str]:
+        """What is left in the pipes until it ends."""
+        with ThreadPoolExecutor(2) as readers:
+            open_pipes = [each for each in (self.stdout, self.stderr) if not each.closed]
+            texts = [(each, readers.submit(each.read)) for each in open_pipes]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()  # which ends the readers
+                raise
+            read = {pipe: text.result() for pipe, text in texts}
+        for pipe in read:
+            pipe.close()
+        return read.get(self.stdout, ""), read.get(self.stderr, "")
 
     def poll(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,6 +145,43 @@ class ForkServer:
             while "started" not in (reply := self._receive(60.0)):
                 pass
         return Forked(self, reply["started"])
+
+    def start_piped(
+        self, module: str, *arguments: str, env: Mapping[str, str], cwd: Path
+    ) -> Forked:
+        """With a pipe for each stream that it prints to."""
+        ours, theirs = [], []
+        with ExitStack() as stack:
+            for _ in range(2):
+                reading, writing = os.pipe()
+                ours.append(os.fdopen(reading, encoding="utf-8"))
+                theirs.append(stack.enter_context(os.fdopen(writing, "wb")))
+            started = self.start(
+                module, *arguments, env=env, cwd=cwd, stdout=theirs[0], stderr=theirs[1]
+            )
+        return Forked(self, started.pid, *ours)
+
+    def run(
+        self, module: str, *arguments: str, env: Mapping[str, str], cwd: Path, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Start one and wait until it ends."""
+        with ExitStack() as stack:
+            given, out, err = (
+                stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+                for _ in range(3)
+            )
+            given.write(stdin)
+            given.seek(0)
+            process = self.start(
+                module, *arguments, env=env, cwd=cwd, stdin=given, stdout=out, stderr=err
+            )
+            try:
+                code = process.wait(400)
+            finally:
+                process.kill()
+            for each in (out, err):
+                each.seek(0)
+            return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
 
     def wait_for(self, pid: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout

@@ -83,8 +83,9 @@ class Visit:
             cookie = {"name": "arco_local", "value": self._who.token, "url": self._served.origin}
             self._context.add_cookies([cookie])  # type: ignore[list-item]
 
-    def begin_again(self) -> None:
-        """An empty window, as it was opened; files of the page stay in the browser's cache."""
+    def begin_again(self, who: ApiClient | None) -> None:
+        """An empty window of somebody; files of the page stay in the browser's cache."""
+        self._who = who
         for page in self._context.pages:
             if page is not self.page:
                 page.close()
@@ -120,6 +121,24 @@ class Visit:
 
     def go(self, path: str) -> Page:
         self.page.goto(f"{self._served.base}{path}")
+        return self.page
+
+    def move(self, path: str) -> Page:
+        """Go there as a link of the page would: its code and the browser's engine stay loaded.
+
+        First to a page that there is not, so that nothing of the page before is taken for it.
+        """
+        if not self.page.url.startswith(self._served.base):
+            return self.go(path)
+        for each in ("/nothing", path):
+            self.page.evaluate(
+                "url => { history.pushState(null, '', url);"
+                " dispatchEvent(new PopStateEvent('popstate', { state: null })) }",
+                f"{self._served.base}{each}",
+            )
+            if each == "/nothing":
+                nothing = self.page.get_by_role("heading", name="There is no such page")
+                expect(nothing).to_be_visible()
         return self.page
 
     def close(self) -> None:

@@ -401,7 +401,7 @@ def agree(
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("seed", seeds(4, 60))
+@pytest.mark.parametrize("seed", seeds(2, 60))
 def test_duckdb_counts_what_a_loop_counts(tmp_path: Path, seed: int, statistics: bool) -> None:
     rng = random.Random(seed)
     lake = Lake(tmp_path)
@@ -415,7 +415,7 @@ def test_duckdb_counts_what_a_loop_counts(tmp_path: Path, seed: int, statistics:
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("seed", seeds(3, 60))
+@pytest.mark.parametrize("seed", seeds(2, 60))
 def test_duckdb_counts_in_columns_of_rarer_types(
     tmp_path: Path, seed: int, statistics: bool
 ) -> None:
@@ -453,7 +453,7 @@ def two_versions(
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("seed", seeds(3, 30))
+@pytest.mark.parametrize("seed", seeds(1, 30))
 def test_duckdb_counts_over_versions_of_other_types(
     tmp_path: Path, seed: int, statistics: bool
 ) -> None:
@@ -546,7 +546,7 @@ def constant(rng: random.Random, column: str) -> tuple[str, Any]:
     return text, Decimal(text)
 
 
-@pytest.mark.parametrize("seed", seeds(4, 60))
+@pytest.mark.parametrize("seed", seeds(2, 60))
 def test_duckdb_reads_predicates_as_a_loop_does(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     lake, rows = Lake(tmp_path), made(rng, 40)
@@ -612,7 +612,7 @@ def extreme_checks(
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("seed", seeds(3, 60))
+@pytest.mark.parametrize("seed", seeds(2, 60))
 def test_duckdb_counts_values_at_the_ends(tmp_path: Path, seed: int, statistics: bool) -> None:
     rng, lake = random.Random(seed), Lake(tmp_path)
     rows, others = extreme_rows(rng), extreme_rows(rng)
@@ -650,7 +650,7 @@ def counted(engine: CheckEngine, needs: Mapping[str, Need]) -> dict[str, int | N
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("seed", seeds(2, 6))
+@pytest.mark.parametrize("seed", seeds(1, 6))
 def test_spark_counts_what_a_loop_counts(tmp_path: Path, seed: int, session: Any) -> None:
     rng = random.Random(seed)
     lake = Lake(tmp_path)

@@ -15,9 +15,11 @@ from arco.state.parquet import real_bytes
 from arco.storage.memory import MemoryStore
 from arco.transport.queues.objectstore import ObjectStoreQueue
 from tests.kit.clocks import SimClock
+from tests.kit.depth import scaled
 from tests.kit.flows import CITY, OrchestratorProcess, WorkerProcess, deploy, end_of, trigger
 
 BUDGET = 2 << 20
+RUNS = scaled(28, 36)
 
 
 class LongLife:
@@ -81,11 +83,11 @@ def test_finished_runs_leave_every_structure_of_an_orchestrator(
     monkeypatch.setattr(warm_module, "SETTLED", 5)
     life = LongLife()
     rows = []
-    for _ in range(36):
+    for _ in range(RUNS):
         life.live(1)
         assert set(life.named().values()) == {0}, life.named()
         rows.append(life.rows())
-    assert max(rows[24:]) <= 1.2 * max(rows[:24])
+    assert max(rows[-12:]) <= 1.2 * max(rows[:-12])
     files = life.orchestrator.workspace.core.files
     assert files.used_bytes == sum(map(real_bytes, files.cache.values())) <= BUDGET
     assert len(life.orchestrator.orchestrator.performer.reported_at) <= 1_000

@@ -12,12 +12,14 @@ from arco.state.system import COMMANDS, SEGMENTS
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
+from tests.kit.depth import scaled
 from tests.kit.hooks import HookStore
 from tests.kit.workspace import make_workspace
 
 pytestmark = pytest.mark.xdist_group("commits")  # one diary of many days for all of them
-FEW_DAYS, MANY_DAYS = 10, 75
+FEW_DAYS, MANY_DAYS = 10, scaled(45, 75)
 COMMITS_A_DAY = 3
+BACKLOG = scaled(4_000, 9_000)
 LATER_COMMITS = 10
 """More than a test adds to the diary that it shares with others."""
 
@@ -85,7 +87,9 @@ def test_cost_follows_activity_not_history(old: Diary) -> None:
 
 def test_old_days_and_old_segments_are_joined(old: Diary) -> None:
     history = old.w.read.snapshot().manifest(COMMANDS).history
-    assert len(history) < 45 and any(ref.days and ref.days[0] != ref.days[1] for ref in history)
+    assert len(history) < scaled(36, 45) and any(
+        ref.days and ref.days[0] != ref.days[1] for ref in history
+    )
     objects = [meta.path for meta in old.memory.list(paths.SEGMENTS)]
     assert len(old.w.read.snapshot().all(SEGMENTS)) < MANY_DAYS * COMMITS_A_DAY
     assert len(objects) <= MANY_DAYS * COMMITS_A_DAY + LATER_COMMITS
@@ -105,13 +109,13 @@ def test_a_backlog_is_not_listed_again_and_again() -> None:
             seen += prefix == paths.INBOX
             yield meta
 
-    for n in range(9_000):
+    for n in range(BACKLOG):
         w.ledger.append([AssetObserved(asset_id=f"a{n}", row_count=1, size_bytes=1)])
     memory.list = counting  # type: ignore[method-assign, assignment]
     while w.committer.commit().head.manifest.consumed and list(listing(paths.INBOX)):
         pass
-    assert w.read.snapshot().position == 9_000
-    assert seen < 2 * 9_000
+    assert w.read.snapshot().position == BACKLOG
+    assert seen < 2 * BACKLOG
 
 
 def test_skipped_kinds_do_not_grow_without_end() -> None:

@@ -25,12 +25,13 @@ from arco.state.fold import NoRows, Rows
 from arco.state.table import BUCKETS, Table
 from servo.contract.task import Materialization
 from tests.kit.clocks import SimClock
+from tests.kit.depth import scaled
 from tests.kit.derived import derived_workspace
 from tests.kit.hooks import HookStore
 from tests.kit.workspace import make_workspace
 
 PER_FILE = 128
-MANY, FEW = 4_000, 40
+MANY, FEW = scaled(2_000, 4_000), 40
 TABLES: tuple[Table[Any], ...] = (MATERIALIZATIONS, PARTITIONS, PARTITION_STATUS)
 
 

@@ -54,39 +54,40 @@ def served(world: ApiWorld) -> Iterator[ServedPage]:
 
 
 @pytest.fixture(scope="module")
-def window_of_the_owner(
-    started_browser: Browser, served: ServedPage, world: ApiWorld
-) -> Iterator[Visit]:
-    """A new window costs more than most tests: it loads and compiles the page again."""
-    visit = Visit(started_browser, served, world.owner)
-    yield visit
-    visit.close()
+def windows(started_browser: Browser, served: ServedPage) -> Iterator[dict[str, Visit]]:
+    """Kept from test to test: a new window loads and compiles the page again, which costs more
+    than most tests."""
+    made = {name: Visit(started_browser, served, None) for name in ("owner", "others")}
+    yield made
+    for visit in made.values():
+        visit.close()
 
 
 @pytest.fixture
 def enter(
-    started_browser: Browser, served: ServedPage, window_of_the_owner: Visit
+    started_browser: Browser, served: ServedPage, windows: dict[str, Visit]
 ) -> Iterator[Enter]:
     """Opens a window for somebody; after the test none may have complained.
 
-    The owner's window is one for all tests of a module, emptied before each; a second one in the
-    same test, and one with options, is new.
+    The owner and all others have a window each, which is emptied before a test; a second one in
+    the same test, and one with options, is new.
     """
     visits: list[Visit] = []
 
     def come(who: ApiClient | None = None, **options: Any) -> Visit:
-        if who is None and not options and window_of_the_owner not in visits:
-            visit = window_of_the_owner
-            visit.begin_again()
+        visit = windows["owner" if who is None else "others"]
+        caller = who or served.world.owner
+        if options or visit in visits:
+            visit = Visit(started_browser, served, caller, **options)
         else:
-            visit = Visit(started_browser, served, who or served.world.owner, **options)
+            visit.begin_again(caller)
         visits.append(visit)
         return visit
 
     yield come
     complaints = [text for visit in visits for text in visit.complaints]
     for visit in visits:
-        if visit is not window_of_the_owner:
+        if visit not in windows.values():
             visit.close()
     assert complaints == []
 

@@ -112,7 +112,7 @@ def test_two_people_who_edit_the_same_asset_do_not_overwrite_each_other(
 def test_a_viewer_is_offered_no_action(enter: Enter, viewer: ApiClient) -> None:
     visit = enter(viewer)
     for path in ("/assets/sales.orders", "/quarantine", "/backfills", "/automation"):
-        page = visit.go(path)
+        page = visit.move(path)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         expect(page.locator(".skeleton")).to_have_count(0)
         offered = page.get_by_role("button", name=re.compile("Materialize|Edit|New|Pause|Approve"))
