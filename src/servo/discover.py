@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -58,7 +58,16 @@ _OURS: Final = __name__.partition(".")[0]
 _lock = threading.Lock()  # one discovery at a time: it changes the import system
 
 
-def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
+BeforeImport = Callable[[str, Path], None]
+"""Called with the name and the file of a module."""
+
+
+def discover(
+    root: Path,
+    modules: Sequence[str] | None = None,
+    *,
+    before_import: BeforeImport = lambda name, file: None,
+) -> Project:
     """The project in `root`: all that its modules define, and the problems of importing them.
 
     `modules` are names of modules and packages, from `root/src` if that exists, else from
@@ -79,7 +88,7 @@ def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
     else:
         names = sorted(_declared(modules, base, imports, problems))
     with _lock, _importing_from(base):
-        loaded = list(_load(names, root, base, problems))
+        loaded = list(_load(names, root, base, problems, before_import))
         loaded += [module for module in _own_modules(base) if module not in loaded]
         definitions = _collect(loaded)
         _read_sources(definitions)
@@ -271,9 +280,14 @@ def _is_own(place: Path, base: Path) -> bool:
 
 
 def _load(
-    names: Sequence[str], root: Path, base: Path, problems: list[Problem]
+    names: Sequence[str],
+    root: Path,
+    base: Path,
+    problems: list[Problem],
+    before_import: BeforeImport,
 ) -> Iterator[ModuleType]:
     for name in names:
+        before_import(name, _file_of(name, base))
         try:
             _check_free(name, base)
             yield importlib.import_module(name)
@@ -327,9 +341,12 @@ def _place(name: str, error: BaseException, base: Path) -> tuple[str, int]:
     for frame in reversed(frames):
         if _is_own(Path(frame.filename), base):
             return frame.filename, frame.lineno or 1
+    return str(_file_of(name, base)), 1
+
+
+def _file_of(name: str, base: Path) -> Path:
     place = base.joinpath(*name.split("."))
-    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    return str(file), 1
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 # -- what they define ---------------------------------------------------------------------

@@ -16,10 +16,11 @@ from arco.cli.slots import start_slot_host
 if deferral.LOADED:
     from rich.text import Text
 
+    from arco.app.findings import planned_sql
     from arco.cli import render, run_following
     from arco.cli.deprecated import note_deprecated
     from arco.cli.live import partition_text
-    from arco.cli.packaging import packaged, planned_sql
+    from arco.cli.packaging import packaged
     from arco.cli.session import Session
     from arco.errors import Invalid
     from arco.orchestration.commands import ExplainedPlan

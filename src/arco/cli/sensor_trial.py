@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from arco.app import Workspace
 from arco.cli.packaging import discovered
+from arco.cli.session import Session
 from arco.config import resolve_project
 from arco.errors import NotFound
 from arco.orchestration.declarations import DeployedSensor, deployed_sensor
@@ -25,7 +26,7 @@ from arco.worker.secrets import SecretRegistry
 from arco.worker.sensing import Evaluation, open_folder, open_workspace
 from servo.contract.sensing import SensorAnswer, SensorCall
 from servo.contract.task import CodeRef, ErrorInfo
-from servo.discover import build_manifest
+from servo.discover import refuse
 from servo.sensor import SensorContext
 from servo.suggest import did_you_mean
 
@@ -40,6 +41,7 @@ class Trial(NamedTuple):
 
 
 def try_sensor(
+    session: Session,
     workspace: Workspace,
     folder: Path,
     name: str,
@@ -50,7 +52,10 @@ def try_sensor(
 ) -> Trial:
     """Evaluate a sensor of the project in a folder, from the workspace's cursor or a given one."""
     project = resolve_project(folder.resolve())
-    manifest = build_manifest(discovered(folder), name=project)
+    content = discovered(session, folder)
+    refuse(content.problems)
+    assert content.manifest is not None  # there are no problems
+    manifest = content.manifest
     declared = {each.name: each for each in manifest.sensors}
     name = name.removeprefix(f"{project}/")
     if name not in declared:
