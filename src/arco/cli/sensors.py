@@ -272,7 +272,7 @@ def test(
     ] = "test",
     payload: PayloadFile = None,
 ) -> None:
-    """Evaluate a sensor of this folder in this process, and show its result. Changes nothing."""
+    """Evaluate a sensor of this folder on this machine, and show its result. Changes nothing."""
     workspace = session.open()
     trial = try_sensor(
         session, workspace, project, sensor, cursor=cursor, message_id=id, payload=_payload(payload)
