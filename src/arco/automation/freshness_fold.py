@@ -40,6 +40,7 @@ from arco.orchestration.declarations import DeployedFreshness, FreshnessDeclared
 from arco.orchestration.derived import PartitionKeysRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.orchestration.states import RunTrigger
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
 from servo.contract.manifest import DynamicDimension, TimeDimension
@@ -47,7 +48,6 @@ from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
 
 replace = msgspec.structs.replace
-KIND = "freshness"
 EARLY = timedelta(minutes=5)
 """A report that a series is stale does not count if it is earlier than this before the deadline."""
 
@@ -309,7 +309,7 @@ def _record(rows: Rows, fact: Fact, e: FreshnessChanged) -> Iterator[Change]:
 
 
 def request_key(asset_id: str, series: str, due_at: datetime) -> str:
-    return f"{KIND}:{asset_id}/{series}@{due_at:%Y-%m-%dT%H:%M:%S}"
+    return f"{RunTrigger.FRESHNESS}:{asset_id}/{series}@{due_at:%Y-%m-%dT%H:%M:%S}"
 
 
 def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
@@ -327,7 +327,7 @@ def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
         RunAsked(
             request_key=key,
             fingerprint=request_fingerprint(request),
-            kind=KIND,
+            kind=RunTrigger.FRESHNESS,
             reference=f"{named}@{e.due_at:%Y-%m-%dT%H:%M}",
             until=e.due_at,
             **packed_request(request),

@@ -26,6 +26,7 @@ if deferral.LOADED:
     from arco.orchestration.commands import ExplainedPlan
     from arco.orchestration.plan import spec_fingerprint
     from arco.orchestration.planner_tasks import CHANGED
+    from arco.orchestration.states import RunTrigger
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +56,7 @@ def plan(
     workspace = session.open()
     plan = workspace.commands.orchestration.explain(request)
     warnings = planned_sql(workspace, {t.asset for t in plan.spec.tasks if t.action == "run"})
-    held = workspace.commands.limits.held("manual")
+    held = workspace.commands.limits.held(RunTrigger.MANUAL)
     if session.json:
         fields = {"defaults": plan.defaults, "changed": plan.changed, "warnings": warnings}
         fields["waiting"] = [] if held is None else [held.message]

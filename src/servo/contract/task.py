@@ -23,6 +23,7 @@ from servo.contract.manifest import (
     PersonalDataPolicy,
     Phase,
     SecretRef,
+    Severity,
 )
 from servo.contract.sensing import SensorCall
 
@@ -308,7 +309,7 @@ CheckMethod = Literal["", "footer", "duckdb", "spark", "python", "catalog"]
 class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     passed: bool
-    severity: str = "error"
+    severity: Severity = "error"
     message: str = ""
     kind: str = ""
     phase: Phase = "after"
