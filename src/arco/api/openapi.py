@@ -28,12 +28,6 @@ PREFIX: Final = "/api/v1/workspaces/{tenant}/{workspace}"
 _REF: Final = "#/components/schemas/{name}"
 _OPEN_ENUMS: Final = frozenset({RunTrigger.__name__})
 """Newer programs add values to these: to a client they are strings."""
-_TEXTS: Final = {
-    "CheckResultRow": "severity",
-    "CheckStatusRow": "severity",
-    "LastRunHealth": "outcome",
-}
-"""Fields that are strings to a client, although the program has a type for their values."""
 Json = dict[str, Any]
 
 
@@ -96,8 +90,6 @@ class _Schemas:
         self._by_type = {str(each): _as_sent(s) for each, s in zip(unique, schemas, strict=True)}
         names = sorted(components.keys() - _OPEN_ENUMS)
         self.components = {name: _as_sent(components[name]) for name in names}
-        for name, field in _TEXTS.items():
-            self.components[name]["properties"][field] = {"type": "string"}
 
     def of(self, type: Any) -> Json:
         schema: Json = self._by_type[str(type)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
-from servo.contract.manifest import Action, Phase, Severity
+from servo.contract.manifest import Action, Phase
 from servo.contract.task import CheckMethod, CheckStatus
 
 KEPT_HOT = timedelta(days=7)
@@ -32,7 +32,7 @@ class CheckResultRow(Row, frozen=True):
     phase: Phase
     input: str
     columns: list[str]
-    severity: Severity
+    severity: str
     status: CheckStatus
     action: Action
     message: str
@@ -60,7 +60,7 @@ class CheckStatusRow(Row, frozen=True):
     kind: str
     phase: Phase
     input: str
-    severity: Severity
+    severity: str
     status: CheckStatus
     action: Action
     message: str

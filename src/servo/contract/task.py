@@ -23,7 +23,6 @@ from servo.contract.manifest import (
     PersonalDataPolicy,
     Phase,
     SecretRef,
-    Severity,
 )
 from servo.contract.sensing import SensorCall
 
@@ -309,7 +308,8 @@ CheckMethod = Literal["", "footer", "duckdb", "spark", "python", "catalog"]
 class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     passed: bool
-    severity: Severity = "error"
+    severity: str = "error"
+    """A `Severity`; logs also have what reports of other tools said."""
     message: str = ""
     kind: str = ""
     phase: Phase = "after"
