@@ -140,7 +140,7 @@ def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
     if policy is None or not policy.active or policy.observed or policy.shape != e.shape:
         return
     for data in e.data:
-        if not _has_series(policy, data.series):
+        if not has_series(policy, data.series):
             continue
         if policy.time_dimension or _current(rows, policy, data.series) is None:
             yield from _take(rows, fact, policy, data)
@@ -148,7 +148,7 @@ def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
         yield Put(FRESHNESS_POLICIES, replace(policy, observed=True))
 
 
-def _has_series(policy: FreshnessPolicyRow, series: str) -> bool:
+def has_series(policy: FreshnessPolicyRow, series: str) -> bool:
     """Whether a series may be one of the asset: it names every dimension but the time."""
     try:
         names = list(PartitionKey.parse(series).dimensions)
@@ -218,7 +218,7 @@ def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]
     policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
     if policy is None or not policy.active or not policy.observed or policy.number != e.number:
         return
-    if not _has_series(policy, e.series):
+    if not has_series(policy, e.series):
         return
     row = _current(rows, policy, e.series) or _new(policy, e.series, fact.received_at)
     newest = row.materialization_id
