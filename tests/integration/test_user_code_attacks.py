@@ -41,7 +41,7 @@ class Attack(NamedTuple):
 
 ATTACKS = {
     "gil": Attack('re.match(r"(a+)+$", "a" * 60 + "b")', "timeout.task", "its 3 s", 'timeout="3s"'),
-    "c_loop": Attack("ctypes.PyDLL(None).usleep(10**9)", "timeout.task", "its 1 s", 'timeout="1s"'),
+    "c_loop": Attack("all(itertools.repeat(1))", "timeout.task", "its 1 s", 'timeout="1s"'),
     "deaf": Attack(
         "for n in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}: "
         "signal.signal(n, signal.SIG_IGN)\n    time.sleep(600)",
@@ -92,7 +92,7 @@ ATTACKS = {
 }
 
 HEADER = """
-import ctypes, re, signal, subprocess, sys, threading
+import ctypes, itertools, re, signal, subprocess, sys, threading
 from servo import Resources
 
 once = Retry(max_attempts=1)
