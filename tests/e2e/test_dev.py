@@ -24,9 +24,12 @@ from tests.kit.forkserver import Forked
 API = "/api/v1/workspaces/default/main"
 PATIENCE_S = 120.0
 FIRST = """
+import os
+
 from servo import asset
 
 NAMESPACE = "main"
+assert "ARCO_TASK_KEYS" not in os.environ, "a deployment and a slot get no keys"
 
 
 @asset
@@ -158,6 +161,7 @@ class DevProject:
         self.folder = folder
         self.servo = Servo(folder)
         del self.servo.env["ARCO_STORE"]
+        self.servo.env["ARCO_TASK_KEYS"] = "k1:" + "0f" * 16
         self.code = folder / "assets.py"
 
     def start(self) -> Dev:

@@ -32,11 +32,12 @@ GIVE_UP_S = 150.0
 
 UNPRIVILEGED = """
 import ctypes, os, sys
-for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+# CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON
+for capability in (1, 2, 19, 21, 38):
     ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""Runs a command for which the modes of files count, whoever the user is."""
+"""Runs a command for which modes of files and protected processes count, whoever the user is."""
 
 HEADER = '''
 import os, time
@@ -129,7 +130,8 @@ class FlowCrew:
         bucket: Backend | None = None,
         clock: Path | None = None,
     ) -> None:
-        """With `unprivileged`, the modes of files are respected even by root's processes.
+        """With `unprivileged`, the modes of files are respected even by root's processes, and
+        they cannot read the memory of protected processes.
 
         Processes find the credentials of a bucket of S3 in their environment. With a `clock`,
         a file that moves the clock of all of them, nothing is triggered: schedules do.

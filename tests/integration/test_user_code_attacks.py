@@ -6,6 +6,7 @@ that attacker and innocent use the same slots in turn. The same in `servo run`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from arco.orchestration.states import TaskState
 from arco.worker.log_parts import RunLogs
-from tests.integration.flow_crew import FlowCrew
+from tests.integration.flow_crew import UNPRIVILEGED, FlowCrew
 from tests.kit.backends import Servers
 from tests.kit.flows import tasks_of
 from tests.kit.secret_servers import VaultServer
@@ -40,7 +41,7 @@ class Attack(NamedTuple):
 
 ATTACKS = {
     "gil": Attack('re.match(r"(a+)+$", "a" * 60 + "b")', "timeout.task", "its 3 s", 'timeout="3s"'),
-    "c_loop": Attack("ctypes.PyDLL(None).usleep(10**9)", "timeout.task", "its 1 s", 'timeout="1s"'),
+    "c_loop": Attack("all(itertools.repeat(1))", "timeout.task", "its 1 s", 'timeout="1s"'),
     "deaf": Attack(
         "for n in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}: "
         "signal.signal(n, signal.SIG_IGN)\n    time.sleep(600)",
@@ -91,7 +92,7 @@ ATTACKS = {
 }
 
 HEADER = """
-import ctypes, re, signal, subprocess, sys, threading
+import ctypes, itertools, re, signal, subprocess, sys, threading
 from servo import Resources
 
 once = Retry(max_attempts=1)
@@ -178,8 +179,10 @@ def test_servo_run_survives_what_its_tasks_do(crew: FlowCrew) -> None:
 
 
 def servo_run(crew: FlowCrew, *arguments: str) -> subprocess.CompletedProcess[str]:
+    without_rights = (sys.executable, "-c", UNPRIVILEGED) if crew.unprivileged else ()
+    servo = (*without_rights, sys.executable, "-m", "arco.cli")
     return subprocess.run(
-        [sys.executable, "-m", "arco.cli", "run", "--json", "--slots", "3", *arguments],
+        [*servo, "run", "--json", "--slots", "3", *arguments],
         cwd=crew.folder,
         env=crew.env,
         capture_output=True,
@@ -229,6 +232,21 @@ def check_environment() -> None:
     seen = Path("/proc/self/environ").read_text()
     assert not [name for name in PRIVATE if name in os.environ or name in seen]
     assert os.environ["HARMLESS"] == "yes" and "AWS_ENDPOINT" in os.environ
+    check_ancestors()
+
+
+def check_ancestors() -> None:
+    # Neither the supervisor nor any other process above this one shows the key.
+    refused, pid = [], os.getppid()
+    while pid > 1:
+        for name in ("environ", "mem"):
+            try:
+                with open(f"/proc/{pid}/{name}", "rb") as file:
+                    assert name == "mem" or b"0123456789abcdef" not in file.read()
+            except PermissionError:
+                refused.append((pid, name))
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert {(worker(), "environ"), (worker(), "mem")} <= set(refused), refused
 
 
 @asset(
@@ -249,18 +267,25 @@ def other(trusted: AssetIn["flow.trusted"]) -> pa.Table:
 """
     vault = VaultServer()
     vault.secrets["till"] = {1: {"pin": "4711-4711"}}
-    with vault.running(), FlowCrew(tmp_path, assets, bucket=servers.get("s3")) as crew:
+    bucket = servers.get("s3")
+    with vault.running(), FlowCrew(tmp_path, assets, bucket=bucket, unprivileged=True) as crew:
         key = "k1:" + "0123456789abcdef" * 4
         crew.env |= {"DB_PASSWORD": "hunter2-hunter2", "ARCO_TASK_KEYS": key, "HARMLESS": "yes"}
         crew.env |= {"VAULT_ADDR": vault.url, "VAULT_TOKEN": "root"}
         crew.start("orchestrator", TIMING)
-        crew.start("worker", TIMING, "--slots", "1")
+        worker = crew.start("worker", TIMING, "--slots", "1")
         crew.until(crew.ended, "the end of the run")
-        rows = tasks_of(crew.open(), crew.run_id).values()
-        assert {row.asset_key: (row.rows, row.error_message) for row in rows} == {
-            "flow.trusted": (1, ""),
-            "flow.other": (1, ""),
-        }
+        with contextlib.suppress(PermissionError):  # this process may be root, which reads all
+            shown = Path(f"/proc/{worker.pid}/environ").read_bytes()
+            assert b"PATH=/" in shown and b"0123456789abcdef" not in shown
+        done = servo_run(crew, "*", "--force")
+        assert done.returncode == 0, done.stderr
+        for run_id in (crew.run_id, json.loads(done.stdout)["run_id"]):
+            rows = tasks_of(crew.open(), run_id).values()
+            assert {row.asset_key: (row.rows, row.error_message) for row in rows} == {
+                "flow.trusted": (1, ""),
+                "flow.other": (1, ""),
+            }
 
 
 def _peak_kib(pid: int) -> int:

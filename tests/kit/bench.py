@@ -15,6 +15,7 @@ from typing import Any
 from arco.app import Workspace
 from arco.clock import Clock, SystemClock
 from arco.errors import NotFound
+from arco.spark.host import SparkHost
 from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode, Store
@@ -28,6 +29,7 @@ from arco.worker.packing import pack
 from arco.worker.secrets import SecretValues
 from arco.worker.stopping import Stopping
 from arco.worker.supervise import Control
+from arco.worker.worker_core import WorkerCore
 from servo.contract.identity import attempt_id
 from servo.contract.task import CodeRef, Materialization, TaskRequest, TaskResult
 from tests.kit.workspace import seeded_ulids
@@ -140,6 +142,21 @@ class HereExecutor:
         pass
 
 
+def worker_core(
+    store: Store, worker_id: str, seed: int = 0, spark: SparkHost | None = None
+) -> WorkerCore:
+    clock = SystemClock()
+    return WorkerCore(
+        store=store,
+        tenant="acme",
+        workspace="prod",
+        worker_id=worker_id,
+        clock=clock,
+        ids=seeded_ulids(clock, seed),
+        spark=spark,
+    )
+
+
 class Bench:
     """An executor over a store, and a project to deploy to it."""
 
@@ -149,17 +166,11 @@ class Bench:
         self.plain: Store = LocalStore(folder / "store")
         self.store = store or self.plain
         self.artifact = ""
-        settings.setdefault("signer", None)
-        seed = settings.pop("seed", 0)
+        seed, spark = settings.pop("seed", 0), settings.pop("spark", None)
         self.executor = Executor(
-            self.store,
-            "acme",
-            "prod",
-            settings.pop("signer"),
+            worker_core(self.store, "w1", seed, spark),
+            settings.pop("signer", None),
             ArtifactCache(self.plain, folder / "cache"),
-            self.clock,
-            seeded_ulids(self.clock, seed),
-            "w1",
             **settings,
         )
         weakref.finalize(self, self.executor.close)

@@ -90,6 +90,7 @@ def test_batch_with_too_many_bytes_is_refused() -> None:
         (b'{"batch": "C", "events": []}', "under another name"),
         (raw_batch(id=""), "no id"),
         (raw_batch(actor="x" * 1025), "actor"),
+        (raw_batch(origin={"user_agent": "x" * 1025}), "origin.user_agent"),
         (raw_batch(type=""), "no type"),
         (raw_batch(data="x" * (MAX_EVENT_BYTES + 1)), "the limit is"),
         (raw_batch(version=0), "version"),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
+from arco.clock import SystemClock
+from arco.storage.memory import MemoryStore
 from arco.tasks import private
+from arco.transport.task_keys import task_keys
 
 WORKER = {
     "PATH": "/bin",
@@ -60,3 +65,41 @@ def test_what_starts_while_secrets_are_hidden_does_not_inherit_them(
         assert not [name for name in names if name in os.environ]
         assert [private.variable(name) for name in names] == ["x", "x"]
     assert [os.environ[name] for name in names] == ["x", "x"]
+
+
+def test_a_protected_process_keeps_its_environment_and_does_not_show_it() -> None:
+    code = """
+import ctypes, os, subprocess
+from pathlib import Path
+from arco.tasks import private
+
+own, kernel, is_dumpable = Path("/proc/self/environ"), ctypes.CDLL(None), 3
+before, path = os.environ.copy(), f"PATH={os.environ['PATH']}".encode()
+assert b"k1:00ff" in own.read_bytes() and kernel.prctl(is_dumpable, 0, 0, 0, 0) == 1
+for _ in range(2):
+    private.protect()
+    assert kernel.prctl(is_dumpable, 0, 0, 0, 0) == 0
+    if os.getuid() == 0:  # others cannot read their own file any more
+        shown = own.read_bytes()
+        assert b"k1:00ff" not in shown and b"caf" not in shown and path in shown.split(b"\\0")
+kernel.getenv.restype = ctypes.c_char_p
+assert os.environ == before and kernel.getenv(b"ARCO_TASK_KEYS") == b"k1:00ff"
+assert b"ODD=caf\\xe9=\\n" in subprocess.check_output(["env"])
+print("ok")
+"""
+    env = {
+        b"PATH": os.environb[b"PATH"],
+        b"EMPTY": b"",
+        b"ARCO_TASK_KEYS": b"k1:00ff",
+        b"ODD": b"caf\xe9=",
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_keys_are_read_from_the_environment_also_while_they_are_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ARCO_TASK_KEYS", "k1:" + "00" * 16)
+    with private.hidden():
+        assert [key.id for key in task_keys(MemoryStore(SystemClock()))] == ["k1"]

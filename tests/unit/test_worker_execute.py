@@ -34,10 +34,9 @@ from servo.contract.task import (
     OutputCommit,
     TaskResult,
 )
-from tests.kit.bench import Bench, NoControl, Switch, problem, version
+from tests.kit.bench import Bench, NoControl, Switch, problem, version, worker_core
 from tests.kit.depth import seeds
 from tests.kit.faulty import FaultyStore
-from tests.kit.workspace import seeded_ulids
 
 
 @pytest.fixture
@@ -237,14 +236,9 @@ def test_of_two_attempts_at_once_one_wins_and_the_other_adopts(tmp_path: Path) -
     shared = Bench(tmp_path).deploy("@asset\ndef f(): return pa.table({'x': [1]})")
     executors = [
         Executor(
-            shared.plain,
-            "acme",
-            "prod",
+            worker_core(shared.plain, f"w{n}", n),
             None,
             ArtifactCache(shared.plain, tmp_path / "cache"),
-            shared.clock,
-            seeded_ulids(shared.clock, n),
-            f"w{n}",
         )
         for n in range(4)
     ]

@@ -15,7 +15,7 @@ from arco.worker.slots import Slot, SlotHost
 from arco.worker.supervise import Supervision
 from servo.contract.identity import attempt_id
 from servo.contract.task import CodeRef, TaskRequest, TaskResult
-from tests.kit.bench import NoControl
+from tests.kit.bench import NoControl, worker_core
 
 REQUEST = TaskRequest(
     tenant_id="acme",
@@ -69,11 +69,12 @@ class EndsJustAfterItWasHeard(Slot):
 def test_what_a_slot_said_before_it_ended_is_heard() -> None:
     ours, theirs = socket.socketpair()
     slot = EndsJustAfterItWasHeard(ours, theirs)
-    store, clock = MemoryStore(SystemClock()), SystemClock()
-    log = LogCapture(store, "log", clock, Redactor())
+    store = MemoryStore(SystemClock())
+    core = worker_core(store, "w1")
+    log = LogCapture(store, "log", core.clock, Redactor())
     task = messages.Task(REQUEST, "")
     try:
-        result = Supervision(slot, task, NoControl(), clock, log, None, "w1").run()
+        result = Supervision(core, slot, task, NoControl(), log).run()
     finally:
         slot.close()
         theirs.close()

@@ -42,6 +42,7 @@ from arco.worker.pricing import Pricing
 from arco.worker.secret_log import SecretLog
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
+from arco.worker.worker_core import WorkerCore
 from servo.contract.manifest import Manifest, SecretRef
 from servo.contract.task import TaskRequest
 
@@ -197,18 +198,20 @@ class Runtime:
         core = self._core
         in_memory = isinstance(queue, MemoryQueue)
         executor = Executor(
-            core.store,
-            core.manifests.tenant,
-            core.manifests.workspace,
+            WorkerCore(
+                store=core.store,
+                tenant=core.manifests.tenant,
+                workspace=core.manifests.workspace,
+                worker_id=worker_id,
+                clock=core.clock,
+                ids=core.ids,
+                spark=self.spark(),
+            ),
             None if in_memory else signer,
             ArtifactCache(core.store, cache),
-            core.clock,
-            core.ids,
-            worker_id,
             secret_log=SecretLog(reports, core.clock),
             slots=slots,
             private=self.secret_variables,
-            spark=self.spark(),
             pricing=self.pricing,
         )
         staleness = Staleness(core.snapshot, core.clock)

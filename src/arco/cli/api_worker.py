@@ -35,8 +35,8 @@ def run_api_worker(
     session: Session, options: ApiOptions, timing: Timing, cache: Path, stop: threading.Event
 ) -> None:
     """Work through a server until `stop` is set."""
-    key = private.take(private.TOKEN)
-    private.unreadable()
+    private.protect()
+    key = os.environ.pop(private.TOKEN, "")
     if not key:
         raise Invalid(
             f"{private.TOKEN} is not set",

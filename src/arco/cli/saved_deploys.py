@@ -9,6 +9,7 @@ affect this process. After a failed deployment, runs continue with the last one.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from arco.api.development import DevelopmentState, SaveState
 from arco.clock import Clock
 from arco.config import LOCAL_STORE, Config
 from arco.errors import Error
+from arco.tasks import private
 from arco.worker.packing import file_stamps
 from servo.project import Problem
 
@@ -151,6 +153,7 @@ class SavedDeploys:
         with subprocess.Popen(
             command,
             cwd=self._folder,
+            env={k: v for k, v in os.environ.items() if k not in private.KEYS},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

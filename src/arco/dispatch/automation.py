@@ -83,7 +83,7 @@ class Automation:
         is retried at the next tick.
         """
         now = self._core.store_clock.estimate()
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        snapshot = self._core.snapshot_of(head)
         turn = AutomationTurn(board, self.agenda, snapshot, now)
         self._planner.has_more = False
         parts: dict[str, Callable[[AutomationTurn], int]] = {

@@ -70,7 +70,6 @@ from arco.orchestration.controllers.zombies import WorkerState, zombies
 from arco.orchestration.limits import Timing
 from arco.state.changes import Changes
 from arco.state.core import Core
-from arco.state.snapshot import Snapshot
 from arco.state.writer import LogWriter
 from arco.storage.outage import Outage
 from arco.transport.reports import Reports
@@ -293,7 +292,7 @@ class Orchestrator:
                     self._journal.take(functools.partial(rows_put, changes))
                 self.ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
-            snapshot = Snapshot(self._core.manifests, self._core.files, head)
+            snapshot = self._core.snapshot_of(head)
             if before >= 0 and not self._core.manifests.rewritten(board.generation, head):
                 if self._automation is not None:
                     self._automation.agenda.advance(snapshot, board.position)
@@ -322,11 +321,11 @@ class Orchestrator:
     def _take_adopted(self, head: Head) -> None:
         adopted = [id for id, run in self.board.others.items() if self.board.serves(run)]
         if adopted and self.board.generation == head.generation:
-            snapshot = Snapshot(self._core.manifests, self._core.files, head)
+            snapshot = self._core.snapshot_of(head)
             for run_id in sorted(adopted):
                 self.board.adopt(run_id, snapshot)
         if self.board.misses_others and self.board.generation == head.generation:
-            self.board.load_others(Snapshot(self._core.manifests, self._core.files, head))
+            self.board.load_others(self._core.snapshot_of(head))
 
     def _look(self) -> Mapping[str, WorkerState] | None:
         try:

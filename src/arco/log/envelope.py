@@ -139,35 +139,28 @@ def decode_batch(raw: bytes, tenant: str, workspace: str, name: str) -> Batch:
         raise Corrupt(f"this is batch {batch.batch[:100]!r}, stored under another name")
     if not 0 < len(batch.events) <= MAX_BATCH_EVENTS:
         raise Corrupt(f"{len(batch.events)} events; between 1 and {MAX_BATCH_EVENTS} are allowed")
-    # What the decoder has checked of plain text, of a size that one event may have, is not
-    # checked again: it would take as long as the decoding.
-    plain = len(raw) <= MAX_EVENT_BYTES and raw.isascii() and b"\\u" not in raw
+    plain = raw.isascii() and b"\\u" not in raw
     for event in batch.events:
-        if not (
-            plain
-            and event.tenant_id == tenant
-            and event.workspace_id == workspace
-            and event.id
-            and event.type
-            and 1 < event.time.year < 9999
-        ) and (reason := unfit(event, tenant, workspace) or oversized(event)):
+        if reason := unfit(event, tenant, workspace, plain=plain) or oversized(event):
             raise Corrupt(reason)
     return batch
 
 
-def unfit(event: Event, tenant: str, workspace: str) -> str | None:
+def unfit(event: Event, tenant: str, workspace: str, *, plain: bool = False) -> str | None:
     """Why the log of a workspace cannot hold an event's envelope; None if it can.
 
-    A value that a column of the log cannot hold would fail every later commit.
+    A value that a column of the log cannot hold would fail every later commit. `plain`: it was
+    decoded from ASCII without escapes. Then its texts are not checked again, which would take
+    longer than the decoding: the decoder has counted their characters. It has not for `origin`.
     """
-    if (event.tenant_id, event.workspace_id) != (tenant, workspace):
+    if event.tenant_id != tenant or event.workspace_id != workspace:
         return (
             f"event {event.id[:100]!r} belongs to {event.tenant_id[:100]}/"
             f"{event.workspace_id[:100]}, not to {tenant}/{workspace}"
         )
     if not event.id or not event.type:
         return f"event {event.id[:100]!r} has no id or no type"
-    if (field := _overlong(event)) is not None:
+    if not (plain and event.origin is None) and (field := _overlong(event, plain)) is not None:
         return (
             f"event {event.id[:100]!r}: {field} has text that UTF-8 cannot hold, or more than "
             f"{MAX_TEXT_BYTES} bytes of it"
@@ -187,17 +180,19 @@ def oversized(event: Event) -> str | None:
     )
 
 
-def _overlong(event: Event) -> str | None:
+def _overlong(event: Event, plain: bool) -> str | None:
     """The first text field that is not UTF-8, or longer than MAX_TEXT_BYTES."""
-    texts = (
-        f"{event.id}{event.type}{event.source}{event.idempotency_key}{event.correlation_id}"
-        f"{event.causation_id}{event.actor}{event.traceparent}"
-    )
     if event.origin is not None:
         origin = msgspec.structs.asdict(event.origin)
         for field, value in origin.items():
             if _is_overlong(value):
                 return f"origin.{field}"
+    if plain:
+        return None
+    texts = (
+        f"{event.id}{event.type}{event.source}{event.idempotency_key}{event.correlation_id}"
+        f"{event.causation_id}{event.actor}{event.traceparent}"
+    )
     if len(texts) <= MAX_TEXT_BYTES and texts.isascii():  # all of them at once
         return None
     for field in _TEXT_FIELDS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arco.log.core import LogCore
+from arco.log.head import Head
 from arco.state.parquet import Files
 from arco.state.snapshot import At, Snapshot
 from arco.storage.lease import Leases
@@ -19,3 +20,6 @@ class Core(LogCore):
 
     def snapshot(self, at: At | None = None) -> Snapshot:
         return self.snapshots.open(self.manifests, self.files, at)
+
+    def snapshot_of(self, head: Head) -> Snapshot:
+        return self.snapshots(self.manifests, self.files, head)

@@ -2,6 +2,7 @@
 
 | process | its environment |
 |---|---|
+| supervisor | its own; others see what the slot host has (`protect`) |
 | slot host | what Python itself and its libraries need to start (`of_host`) |
 | slot | the worker's, without keys, secrets and the store's credentials (`of_slot`) |
 | JVM | the worker's, without keys and secrets (`hidden`): Spark opens the store itself |
@@ -54,43 +55,41 @@ def add_secrets(variables: Collection[str]) -> None:
     _secrets.update(variables)
 
 
-def take(name: str) -> str | None:
-    """Remove and return a variable of the environment.
+def protect() -> None:
+    """Hide the memory and the initial environment of this process from user code in its slots.
 
-    Its children do not inherit it, and `/proc/{pid}/environ` does not show it.
+    Both can be read through `/proc`, the memory by processes of the same user. Its environment
+    does not change, and children that are started by `exec` are not protected. No core is dumped.
     """
-    value = os.environ.pop(name, None)
-    if value is not None and sys.platform == "linux":
+    if sys.platform == "linux":
         with contextlib.suppress(OSError, ValueError, IndexError):
-            _erase(name.encode() + b"=")
-    return value
+            _erase_environment()
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _erase(beginning: bytes) -> None:
-    """Overwrite the memory of the initial environment, which the kernel shows."""
+def _erase_environment() -> None:
+    """Overwrite what the kernel shows of the initial environment, except for `of_host`."""
+    with _lock:
+        os.environ.update(dict(os.environ))  # copies, which `getenv` returns from now on
     environment = Path("/proc/self/environ").read_bytes()
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    start = int(fields[_ENV_START])
-    at = 0
+    at = int(fields[_ENV_START])
+    if not at:
+        return
     for entry in environment.split(b"\0"):
-        if start and entry.startswith(beginning):
-            ctypes.memset(start + at + len(beginning), 0, len(entry) - len(beginning))
+        name, equals, value = entry.partition(b"=")
+        if not _for_host(os.fsdecode(name)):
+            ctypes.memset(at + len(name + equals), 0, len(value))
         at += len(entry) + 1
-
-
-def unreadable() -> None:
-    """Protect the memory of this process from other processes of the same user."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def of_host(environ: Mapping[str, str]) -> dict[str, str]:
     """The slot host's environment: slots are forks of it, and show it in `/proc/self/environ`."""
-    return {
-        name: value
-        for name, value in environ.items()
-        if name in _HOST or name.startswith(_HOST_PREFIXES)
-    }
+    return {name: value for name, value in environ.items() if _for_host(name)}
+
+
+def _for_host(name: str) -> bool:
+    return name in _HOST or name.startswith(_HOST_PREFIXES)
 
 
 def of_slot(

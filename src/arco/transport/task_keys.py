@@ -7,7 +7,6 @@ something. Otherwise a key of the workspace, created on first use and stored in 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from arco.errors import AlreadyExists, Corrupt, NotFound, Unavailable
 from arco.storage import paths
 from arco.storage.port import Store
+from arco.tasks import private
 from arco.transport.task_envelope import ENV, EnvelopeKey, parse_keys
 
 
@@ -24,7 +24,7 @@ class _StoredKeys(msgspec.Struct, frozen=True):
 
 def task_keys(store: Store) -> tuple[EnvelopeKey, ...]:
     """The keys to sign and to check with, the current one first."""
-    configured = os.environ.get(ENV)
+    configured = private.variable(ENV)
     return parse_keys(configured) if configured else parse_keys(_stored(store))
 
 

@@ -33,6 +33,7 @@ from arco.worker.execute import Executor, TaskAccess
 from arco.worker.pricing import Pricing
 from arco.worker.secret_log import SecretLog
 from arco.worker.service import Worker
+from arco.worker.worker_core import WorkerCore
 from servo.contract.task import TaskRequest
 
 SHORT_PATIENCE_S = 5.0
@@ -97,18 +98,20 @@ class ApiWorker:
         liveness = ApiLiveness(self._api, self.claims)
         worker_id = self.settings.worker_id
         executor = Executor(
-            store,
-            tenant,
-            workspace,
+            WorkerCore(
+                store=store,
+                tenant=tenant,
+                workspace=workspace,
+                worker_id=worker_id,
+                clock=clock,
+                ids=ids,
+                spark=spark,
+            ),
             None,  # the server has verified the envelopes, and is known by its certificate
             ArtifactCache(store, cache),
-            clock,
-            ids,
-            worker_id,
             secret_log=SecretLog(self.reports, clock),
             slots=slots,
             private=lambda: set(self.settings.secret_variables),
-            spark=spark,
             pricing=pricing,
             access=self._access,
         )

@@ -17,14 +17,11 @@ from typing import NamedTuple
 import msgspec
 
 from arco.automation.sensor_events import SensorEvaluated
-from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Error, Invalid, NotFound
 from arco.security.events import SecretRead
-from arco.spark.host import SparkHost
 from arco.storage import paths
 from arco.storage.http import HttpStore
 from arco.storage.open import options_of
-from arco.storage.port import Store
 from arco.transport.sensor_turns import SensorTurn, record_turn
 from arco.transport.task_envelope import EnvelopeSigner, check_request, open_unsigned
 from arco.worker import slot_messages as messages
@@ -40,6 +37,7 @@ from arco.worker.secret_log import SecretLog, secret_read
 from arco.worker.secrets import NO_REDACTION, Redactor, SecretRegistry
 from arco.worker.slots import SlotPool, slot_host
 from arco.worker.supervise import Control, Supervision
+from arco.worker.worker_core import WorkerCore
 from servo.contract.sensing import SensorAnswer
 from servo.contract.task import ErrorInfo, OutputCommit, TaskRequest, TaskResult, Usage
 
@@ -77,49 +75,37 @@ class Executor:
 
     def __init__(
         self,
-        store: Store,
-        tenant: str,
-        workspace: str,
+        core: WorkerCore,
         signer: EnvelopeSigner | None,
         artifacts: ArtifactCache,
-        clock: Clock,
-        ids: Callable[[], str],
-        worker_id: str,
+        *,
         secrets: SecretRegistry | None = None,
         secret_log: SecretLog | None = None,
-        *,
         slots: int = 4,
         private: Callable[[], set[str]] = set,
         log_limit_bytes: int = LIMIT_BYTES,
         log_interval_s: float = INTERVAL_S,
         target_file_bytes: int = TARGET_FILE_BYTES,
-        spark: SparkHost | None = None,
         pricing: Pricing | None = None,
         access: Callable[[TaskRequest], TaskAccess] = _opened_store,
     ) -> None:
-        self._store = store
+        self._core = core
         self._access = access
-        self._tenant = tenant
-        self._workspace = workspace
         self._signer = signer
         self._artifacts = artifacts
-        self._clock = clock
-        self._ids = ids
-        self._worker_id = worker_id
         self._secrets = secrets or SecretRegistry()
         self._secret_log = secret_log
         self._log_limit_bytes = log_limit_bytes
         self._log_interval_s = log_interval_s
-        self._spark = spark
         self._pricing = pricing or Pricing()
         setup = messages.Setup(
-            store_url=store.url,
-            store_options=dict(options_of(store)),
-            worker_id=worker_id,
+            store_url=core.store.url,
+            store_options=dict(options_of(core.store)),
+            worker_id=core.worker_id,
             target_file_bytes=target_file_bytes,
-            spark=b"" if spark is None else msgspec.json.encode(spark.settings),
+            spark=b"" if core.spark is None else msgspec.json.encode(core.spark.settings),
         )
-        self._slots = SlotPool(slot_host(), setup, slots, clock)
+        self._slots = SlotPool(slot_host(), setup, slots, core.clock)
         self._private: Callable[[], set[str]] | None = private
         """Returns the variables of the environment that are secrets; None after its first call."""
 
@@ -132,7 +118,7 @@ class Executor:
 
     def open(self, raw: bytes) -> TaskRequest:
         """The request in an envelope. Raises Denied or Invalid if it is not for this worker."""
-        tenant, workspace = self._tenant, self._workspace
+        tenant, workspace = self._core.tenant, self._core.workspace
         if self._signer is None:
             return open_unsigned(raw, tenant=tenant, workspace=workspace)
         return self._signer.open(raw, tenant=tenant, workspace=workspace)
@@ -142,7 +128,7 @@ class Executor:
 
         `again`: a worker may have started this request before.
         """
-        began = self._clock.monotonic()
+        began = self._core.clock.monotonic()
         log = self._log(request)
         try:
             marker = self._done_before(request, again)
@@ -153,12 +139,12 @@ class Executor:
                 _tell(log, result)
         except Exception as error:
             info = classify(error, redact=log.redact, request=request)
-            result = failed_result(request, self._worker_id, info)
+            result = failed_result(request, self._core.worker_id, info)
             _tell(log, result)
         usage = result.usage
         if not usage.wall_ms:
-            usage = Usage(wall_ms=round((self._clock.monotonic() - began) * 1000))
-        cost = self._pricing.cost(usage, self._tenant)
+            usage = Usage(wall_ms=round((self._core.clock.monotonic() - began) * 1000))
+        cost = self._pricing.cost(usage, self._core.tenant)
         return msgspec.structs.replace(result, usage=usage, cost=cost)
 
     def evaluate(self, request: TaskRequest, control: Control) -> SensorEvaluated | None:
@@ -168,7 +154,7 @@ class Executor:
         """
         log = self._log(request, interval_s=SILENT_S)
         error: ErrorInfo | None
-        began = self._clock.monotonic()
+        began = self._core.clock.monotonic()
         answer: SensorAnswer | None = None
         try:
             result, answer, _ = self._in_slot(request, control, log)
@@ -178,8 +164,8 @@ class Executor:
         if error is not None and error.category == "cancelled":
             log.discard()
             raise Interrupted()
-        wall_ms = round((self._clock.monotonic() - began) * 1000)
-        event = evaluated(request, log, answer, error, self._worker_id, wall_ms)
+        wall_ms = round((self._core.clock.monotonic() - began) * 1000)
+        event = evaluated(request, log, answer, error, self._core.worker_id, wall_ms)
         if event is None and answer is not None:
             self._leave_trace(request, answer, wall_ms)
         return event
@@ -187,16 +173,18 @@ class Executor:
     def _leave_trace(self, request: TaskRequest, answer: SensorAnswer, wall_ms: int) -> None:
         """Store the log of an evaluation that is not recorded. Failures are ignored."""
         assert request.sensor is not None
-        turn = SensorTurn(request.sensor.sensor_id, self._worker_id, wall_ms, answer.skip_reason)
+        turn = SensorTurn(
+            request.sensor.sensor_id, self._core.worker_id, wall_ms, answer.skip_reason
+        )
         try:
-            record_turn(self._store, request.task_id, turn)
+            record_turn(self._core.store, request.task_id, turn)
         except Error as error:
             process_log.warning("the trace of %s is not written: %s", request.asset, error)
 
     def _done_before(self, request: TaskRequest, again: bool) -> OutputCommit | None:
         """The output that another attempt or delivery committed. The first does not look."""
         try:
-            check_request(request, tenant=self._tenant, workspace=self._workspace)
+            check_request(request, tenant=self._core.tenant, workspace=self._core.workspace)
         except (Denied, Invalid) as error:
             raise failed("configuration", "envelope.refused", error.message, error.hint) from None
         if not request.output:
@@ -204,14 +192,14 @@ class Executor:
                 "configuration", "envelope.refused", "the task request has no output folder"
             )
         again = again or request.attempt > 1 or request.redelivery > 0
-        return committed(self._store, request) if again else None
+        return committed(self._core.store, request) if again else None
 
     def _run(self, request: TaskRequest, control: Control, log: LogCapture) -> TaskResult:
         result, _, is_over = self._in_slot(request, control, log)
         if result.outcome == "succeeded" or not is_over:
             return result
         # It may have ended during the commit.
-        marker = committed(self._store, request)
+        marker = committed(self._core.store, request)
         if marker is None or marker.materialization.attempt_id != request.attempt_id:
             return result
         return self._succeeded(request, marker)
@@ -227,18 +215,16 @@ class Executor:
         with self._artifacts.using(artifact) if needs_code else contextlib.nullcontext():
             folder = str(self._folder(artifact)) if needs_code else ""
             task = messages.Task(request, folder, secrets, access.token, access.version)
-            if self._store.url.startswith("memory:"):
+            if (store := self._core.store).url.startswith("memory:"):
                 raise failed(
                     "configuration",
                     "store.memory",
-                    f"a task runs in a process of its own, which cannot open {self._store.url}",
+                    f"a task runs in a process of its own, which cannot open {store.url}",
                     "use a store on a disk, or in a bucket",
                 )
             slot = self._slots.take(artifact)
             try:
-                supervision = Supervision(
-                    slot, task, control, self._clock, log, self._spark, self._worker_id
-                )
+                supervision = Supervision(self._core, slot, task, control, log)
                 result = supervision.run()
             finally:
                 self._slots.give_back(slot)
@@ -246,8 +232,8 @@ class Executor:
 
     def _check_spark(self, request: TaskRequest) -> None:
         """Spark opens files itself: it needs the store, which an API server does not give."""
-        needed = request.engine == "spark" or request.kind == "sql"
-        if needed and isinstance(self._store, HttpStore) and not self._store.data_url:
+        needed, store = request.engine == "spark" or request.kind == "sql", self._core.store
+        if needed and isinstance(store, HttpStore) and not store.data_url:
             raise failed(
                 "configuration",
                 "spark.data_url",
@@ -269,7 +255,7 @@ class Executor:
             secrets = dict(
                 self._secrets.resolve(
                     request.secrets,
-                    lambda *read: reads.append(secret_read(request, self._worker_id, *read)),
+                    lambda *read: reads.append(secret_read(request, self._core.worker_id, *read)),
                 )
             )
         finally:
@@ -295,9 +281,9 @@ class Executor:
 
     def _log(self, request: TaskRequest, *, interval_s: float | None = None) -> LogCapture:
         return LogCapture(
-            self._store,
-            paths.attempt_log(request.run_id, request.task_id, request.attempt, self._ids()),
-            self._clock,
+            self._core.store,
+            paths.attempt_log(request.run_id, request.task_id, request.attempt, self._core.ids()),
+            self._core.clock,
             NO_REDACTION,
             limit_bytes=self._log_limit_bytes,
             interval_s=self._log_interval_s if interval_s is None else interval_s,
@@ -305,7 +291,7 @@ class Executor:
 
     def _succeeded(self, request: TaskRequest, marker: OutputCommit) -> TaskResult:
         adopted = marker.materialization.attempt_id != request.attempt_id
-        return committed_result(request, self._worker_id, marker, adopted=adopted)
+        return committed_result(request, self._core.worker_id, marker, adopted=adopted)
 
 
 def _left_out(result: TaskResult) -> str:

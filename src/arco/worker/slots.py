@@ -81,6 +81,7 @@ class SlotHost:
         own_end, host_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with host_end:
             process = launch(host_end.fileno())
+        private.protect()  # after the start: a process that is forked inherits it
         self._connection = own_end
         threading.Thread(
             target=self._listen, args=(own_end, process), name="slot-host", daemon=True

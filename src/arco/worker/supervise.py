@@ -14,8 +14,6 @@ from __future__ import annotations
 import signal
 from typing import Final, Protocol
 
-from arco.clock import Clock
-from arco.spark.host import SparkHost
 from arco.worker import slot_messages as messages
 from arco.worker.capture import LogCapture
 from arco.worker.failures import Interrupted, TaskTimeout, classify, failed, signal_name
@@ -23,6 +21,7 @@ from arco.worker.recordable import failed_result
 from arco.worker.slot_spark import GuestSpark
 from arco.worker.slots import ENDED_S, Slot
 from arco.worker.stopping import CANCEL, TIME_OUT
+from arco.worker.worker_core import WorkerCore
 from servo.contract.sensing import SensorAnswer
 from servo.contract.task import TaskRequest, TaskResult, Usage
 
@@ -49,22 +48,20 @@ class Supervision:
 
     def __init__(
         self,
+        core: WorkerCore,
         slot: Slot,
         task: messages.Task,
         control: Control,
-        clock: Clock,
         log: LogCapture,
-        spark: SparkHost | None,
-        worker_id: str,
     ) -> None:
         self._slot = slot
-        self._worker_id = worker_id
+        self._worker_id = core.worker_id
         self._task = task
         self._control = control
-        self._clock = clock
+        self._clock = core.clock
         self._log = log
-        self._spark = GuestSpark(spark, slot, clock)
-        self._began = clock.monotonic()
+        self._spark = GuestSpark(core.spark, slot, core.clock)
+        self._began = core.clock.monotonic()
         self._base_bytes = 0
         self._stopped_at: float | None = None
         self._asked_at = 0.0
