@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from arco.errors import ClockSkew, Unavailable
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.store_clock import StoreClock

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from arco.orchestration.board import Board
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.orchestration.limits import Timing
 from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.window import DispatchWindow

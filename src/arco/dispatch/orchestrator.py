@@ -43,11 +43,11 @@ from arco.dispatch.automation import Automation
 from arco.dispatch.journal import Journal, rows_put, rows_since
 from arco.dispatch.lookout import Lookout
 from arco.dispatch.notifier import Notifier
+from arco.dispatch.orchestrator_heartbeat import OrchestratorHeartbeat
 from arco.dispatch.performer import Performer, call_back
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.sender import Sender
 from arco.dispatch.sensor_sender import SensorSender
-from arco.dispatch.sign_of_life import SignOfLife
 from arco.dispatch.waiting import ServedRuns
 from arco.errors import Error, Unreadable
 from arco.log.commit import Committed
@@ -59,6 +59,7 @@ from arco.orchestration.controllers.adoption import adoption
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation, end_waiting
 from arco.orchestration.controllers.limited_dispatch import is_limited, limited_dispatch
+from arco.orchestration.controllers.lost_attempts import WorkerState, lost_attempts
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.send_ahead import (
     SPECULATE_BELOW,
@@ -66,7 +67,6 @@ from arco.orchestration.controllers.send_ahead import (
     send_ahead,
 )
 from arco.orchestration.controllers.timers import next_due, timers
-from arco.orchestration.controllers.zombies import WorkerState, zombies
 from arco.orchestration.limits import Timing
 from arco.state.changes import Changes
 from arco.state.core import Core
@@ -127,7 +127,7 @@ class Orchestrator:
         )
         self.ahead = SpeculativeFold(self.board, core.types, core.clock)
         self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
-        self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
+        self._heartbeat = OrchestratorHeartbeat(core, name, self._timing.heartbeat_s)
         self.performer = Performer(
             core,
             reports,
@@ -341,7 +341,7 @@ class Orchestrator:
             return
         runs = self.board.runs.keys()
         try:
-            self._sign.beat(len(runs), self.adopted & runs, self.outage.last)
+            self._heartbeat.beat(len(runs), self.adopted & runs, self.outage.last)
         except Error as error:
             self._setback = error
 
@@ -396,7 +396,7 @@ class Orchestrator:
             actions += timers(board, now)
         if looked and alive is not None:
             if self.lookout.has_watched(now):
-                actions += zombies(board, alive, now, self._timing, seen)
+                actions += lost_attempts(board, alive, now, self._timing, seen)
             missing = sender.missing(unstarted(board, now, self._timing))
             actions += anti_entropy(board, now, self._timing, missing)
         return actions

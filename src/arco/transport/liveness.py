@@ -20,7 +20,7 @@ import msgspec
 
 from arco.clock import Clock
 from arco.errors import Invalid, NotFound
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.storage import parallel, paths
 from arco.storage.outage import PastOutage
 from arco.storage.port import Mode, ObjectMeta, Store

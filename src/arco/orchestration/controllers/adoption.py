@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from arco.orchestration.actions import AdoptRun
 from arco.orchestration.board import Board
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.orchestration.limits import Timing
 
 

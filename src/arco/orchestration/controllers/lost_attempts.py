@@ -26,12 +26,12 @@ class WorkerState(Struct, frozen=True):
     attempts: frozenset[str]
     """The attempts that it runs, by its record."""
     slots: int = 0
-    """How many tasks of the workspace's queue it works on at a time."""
+    """Maximum number of concurrent tasks of the workspace's queue."""
     memory_mib: int = 0
     """How much memory it has for them; 0: it does not count."""
 
 
-def zombies(
+def lost_attempts(
     board: Board,
     alive: Mapping[str, WorkerState],
     now: datetime,
