@@ -88,14 +88,14 @@ class DataGcReport(msgspec.Struct, frozen=True):
     dry_run: bool
     floor: int
     head: int
-    given_up: list[ExpiredVersion]
-    doomed: list[DeletableFile]
+    expired: list[ExpiredVersion]
+    deletable: list[DeletableFile]
     failed: int
     """Deletes that failed, and versions that could not be expired."""
 
     @property
     def bytes(self) -> int:
-        return sum(d.bytes for d in self.doomed)
+        return sum(d.bytes for d in self.deletable)
 
 
 class _Witnessed(msgspec.Struct, frozen=True):

@@ -99,12 +99,12 @@ class GcReport(msgspec.Struct, frozen=True):
     floor: int
     head: int
     kept_generations: int
-    doomed: list[DeletableObject]
+    deletable: list[DeletableObject]
     failed: int
 
     @property
     def bytes(self) -> int:
-        return sum(d.bytes for d in self.doomed)
+        return sum(d.bytes for d in self.deletable)
 
 
 class _Marked(NamedTuple):
@@ -164,13 +164,13 @@ class Collector:
         if not dry_run and marks != last_marks:
             write_marks(self._store, number, marks)
         marked = self._marked(referred, floor, pinned, head, log.live)
-        doomed = list(self._sweepable(marked, retention, now))
+        deletable = list(self._sweepable(marked, retention, now))
         failed = 0
         if not dry_run:
-            failed = self._sweep(doomed, progress)
+            failed = self._sweep(deletable, progress)
         below = sum(number < floor.generation for number in referred)
         count = below + head.generation + 1 - floor.generation
-        return GcReport(dry_run, floor.generation, head.generation, count, doomed, failed)
+        return GcReport(dry_run, floor.generation, head.generation, count, deletable, failed)
 
     def _marks(
         self, marked: Referred, floor: Floor, pinned: set[int], head: Head, progress: Progress

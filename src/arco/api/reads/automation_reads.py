@@ -141,7 +141,7 @@ def list_sensors(
 class SensorBody(msgspec.Struct, frozen=True, kw_only=True):
     sensor: SensorRow
     messages: list[SensorMessageRow]
-    """The first that wait or were given up."""
+    """The first that wait or have failed."""
 
 
 def get_sensor(view: View, visible: Visible, parameters: ProjectItemParameters) -> SensorBody:
