@@ -293,7 +293,7 @@ def _show_preview(result: BackfillPreview) -> None:
     render.show_fields(
         {
             "partitions": f"{result.partitions:,}",
-            "runs": f"{result.chunks:,}, at most {result.max_concurrent_runs:,} at a time",
+            "runs": f"{result.chunks:,}, at most {result.max_concurrent_runs:,} concurrent",
             "up to date": f"{about}{result.up_to_date:,}",
             "tasks to run": f"{about}{result.tasks:,}",
             "task time": _time(result),
