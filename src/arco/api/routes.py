@@ -69,7 +69,7 @@ class PageWindow(msgspec.Struct, frozen=True):
     after: SortKey | None
     """The key of the last row before it."""
     limit: int
-    """So many rows are enough; one more than a page has, which tells whether there is a next."""
+    """Maximum number of rows: one more than a page has, which tells whether there is a next."""
 
 
 P = TypeVar("P", bound=AtParameters)

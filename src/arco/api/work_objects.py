@@ -49,7 +49,7 @@ from arco.transport.work_grants import ObjectRules, WorkGrant, supervisor_rules
 SIGNED_FOR: Final = timedelta(minutes=15)
 CHUNK_BYTES: Final = 4 << 20
 WHOLE_BYTES: Final = 8 << 20
-"""Up to so much of an object is put at once; more passes through in parts."""
+"""An object up to this size is put at once; a larger one passes through in parts."""
 PAGE: Final = 1_000
 CLAIM: Final = "arco-claim"
 WORKER: Final = "arco-worker"

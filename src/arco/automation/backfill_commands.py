@@ -39,13 +39,13 @@ from arco.state.tier1 import Tier1
 CHUNK_SIZE = 100
 MAX_CONCURRENT_RUNS = 3
 SAMPLED = 10
-"""Of so many chunks a preview plans each task; what it says of the others is an estimate."""
+"""Number of chunks of which a preview plans each task; the numbers for others are estimates."""
 RETRIED = 20_000
 """Numbers of spans of chunks in one retry."""
 REQUEST_BYTES = 16 << 10
 """Each of its requests repeats what was asked for."""
 RECENT = 200
-"""What an asset's tasks take is the mean of so many recent ones."""
+"""Number of recent tasks of an asset whose mean is the estimate of its tasks."""
 
 
 class BackfillDraft(msgspec.Struct, frozen=True, kw_only=True):

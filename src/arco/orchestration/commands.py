@@ -73,11 +73,11 @@ from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
 
 KEYS_BYTES = 256 << 10
 KEYS_EVENTS = 16
-"""Keys of a dynamic dimension: so many bytes are one event, and so many events one batch."""
+"""Of keys of a dynamic dimension: maximum bytes of one event, and events of one batch."""
 SUBJECT_CHARS = 60
 """Of the selection, in the key of a request."""
 CANCELLED_AT_ONCE = 200
-"""The command that cancels a run of up to so many tasks ends them too."""
+"""The command that cancels a run with up to this number of tasks ends them too."""
 RACES = 5
 NOTHING_ACCEPTED = BreakAcceptance()
 
@@ -469,7 +469,7 @@ class OrchestrationCommands:
         """Cancel a run: from now on no task of it starts, and no result of it counts.
 
         The command changes the run's row. The tasks of a small run end with it, in the same batch;
-        those of a larger one are ended by an orchestrator, some at a time.
+        those of a larger one are ended by an orchestrator, in chunks.
         """
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_active_run(run)

@@ -48,7 +48,7 @@ from servo.contract.manifest import (
 )
 
 INLINE_BYTES = MAX_EVENT_BYTES // 2
-"""A change of so much JSON has no parts: it is in the command itself."""
+"""A change with up to this size of JSON has no parts: it is in the command itself."""
 PIECE_BYTES = MAX_EVENT_BYTES // 2
 """Of an asset's JSON; the columns of a larger one are in several pieces."""
 RAW_BYTES = 4 * MAX_EVENT_BYTES

@@ -331,7 +331,7 @@ class RunCancelRequested(OrchestrationCommand, frozen=True, kw_only=True):
     """Do not wait for the workers to stop."""
     reason: str = ""
     in_steps: bool = False
-    """Only the run's row changes here; `TasksCancelled` facts end its tasks, some at a time.
+    """Only the run's row changes here; `TasksCancelled` facts end its tasks in chunks.
     Without it, as in version 1, this one fact ends all tasks that wait."""
 
     @property

@@ -18,7 +18,7 @@ Choose = Callable[[pa.Table], Sequence[int]]
 """Returns the places of rows that may match."""
 FIRST_CHUNK: Final = 64
 FIRST_CHUNKS: Final = 8
-"""So many chunks are read once for all lists."""
+"""Number of chunks that are read once for all lists."""
 CHUNK: Final = 500
 """Rows are read in chunks of this size, because it is unknown how many are needed."""
 

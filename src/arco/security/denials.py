@@ -1,8 +1,8 @@
 """Records refused API calls in the audit log, within bounds.
 
 A caller that is refused a million times must not fill the log: equal refusals within a minute are
-one fact with a count, and a minute has at most so many facts. Those past that are counted in one
-more.
+one fact with a count, and the facts of a minute have a maximum. Refusals above it are counted in
+one more fact.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ BATCH_FILES = 64
 BATCH_BYTES = 64 << 20
 """Files are copied through memory, several at once."""
 PART_BYTES = 8 << 20
-"""Of a larger file only so much is in memory at a time."""
+"""Maximum bytes of a larger file in memory."""
 
 
 class CopyReport(msgspec.Struct, frozen=True):
