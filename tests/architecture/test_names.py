@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
@@ -15,13 +16,42 @@ EVERY_DOMAIN = {"__init__", "events", "fold", "tables", "reader", "commands"}
 """Modules that each domain has."""
 
 
-def test_no_class_name_exists_twice() -> None:
+def test_no_class_or_alias_name_exists_twice() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for module in modules():
         for node in nodes(module):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{module}:{node.lineno}")
+        for name, line in aliases(module):
+            places[name].append(f"{module}:{line}")
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+ALIAS = re.compile(r"_?[A-Z]\w*[a-z]\w*")
+"""Type variables have one letter, and constants have only capitals."""
+
+
+def aliases(module: str) -> Iterator[tuple[str, int]]:
+    """Names of types: `X: TypeAlias = …`, `type X = …`, `X = A | B`, `X = Callable[…]`. An
+    `Annotated` type is left out: it describes one parameter of the commands of one module."""
+    for node in nodes(module):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias")):
+                yield name, node.lineno
+            case ast.Assign(targets=[ast.Name(id=name)]) if ALIAS.fullmatch(name):
+                if is_type(node.value):
+                    yield name, node.lineno
+            case _ if type(node).__name__ == "TypeAlias":  # since Python 3.12
+                yield ast.unparse(node).split()[1], getattr(node, "lineno", 0)
+
+
+def is_type(value: ast.expr) -> bool:
+    match value:
+        case ast.BinOp(op=ast.BitOr()):
+            return True
+        case ast.Subscript(value=ast.Name(id=name)):
+            return name != "Annotated"
+    return False
 
 
 def test_no_module_name_exists_three_times() -> None:

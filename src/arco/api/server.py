@@ -37,7 +37,7 @@ from arco.api.rate_limits import RateLimits
 from arco.api.rendered import RenderedKey, Target, is_unchanged
 from arco.api.rendering import page_token_of, render
 from arco.api.request_bodies import decoded_body
-from arco.api.response_cache import Place, ResponseCache, credentials_of
+from arco.api.response_cache import RequestPlace, ResponseCache, credentials_of
 from arco.api.routes import AtParameters, Route
 from arco.api.served import ServedWorkspace
 from arco.api.views import View
@@ -239,7 +239,7 @@ class ApiServer:
             if parameters.as_of is None and parameters.as_of_run is None:
                 key = RenderedKey(target, rendered.generation, visible.namespaces)
                 pinned = parameters.generation is not None or page_token_of(parameters)
-                place = Place(route, served, rendered.generation if pinned else None)
+                place = RequestPlace(route, served, rendered.generation if pinned else None)
                 self.kept.keep(place, key, rendered)
         headers = {
             "Arco-Generation": str(rendered.generation),

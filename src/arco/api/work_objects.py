@@ -11,7 +11,7 @@ import asyncio
 import functools
 import queue
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -61,7 +61,6 @@ _SEGMENTS: Final = 7
 """Of `/api/v1/workspaces/{tenant}/{workspace}/work/objects`, before the path of an object."""
 
 RawResponse = Response[Any]
-Handle = Callable[["Objects", Request[Any, Any, Any]], Awaitable[RawResponse]]
 
 
 class ObjectParameters(Parameters, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from msgspec import Struct
 from arco.automation.asset_graph import AutomatedPartition, Periods, Read
 from arco.automation.asset_reads import PlannedWork
 from arco.automation.asset_tables import AutomationRow
-from arco.automation.changed_rows import Place
+from arco.automation.changed_rows import AssetPartition
 from arco.execution.states import PartitionStatus
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS, PartitionRow, PartitionStatusRow
 from arco.orchestration.configuration import task_config
@@ -47,12 +47,12 @@ SHOWN = 5
 
 MadeNow = Mapping[str, Mapping[str, Mapping[str, str]]]
 """By asset id and partition: the active runs with a task for it that has not ended."""
-Outcome = Literal["runs", "waits", "idle"]
+PartitionOutcome = Literal["runs", "waits", "idle"]
 R = TypeVar("R", bound=Row)
 
 
 class AutomationVerdict(Struct, frozen=True):
-    outcome: Outcome
+    outcome: PartitionOutcome
     reasons: tuple[str, ...]
     cause: str = ""
     """The cause, in a few words."""
@@ -73,14 +73,14 @@ class ActiveWork(NamedTuple):
     tasks: MadeNow = {}
     planned: PlannedWork = PlannedWork()
 
-    def text(self, place: Place) -> str:
+    def text(self, place: AssetPartition) -> str:
         """The run, request or backfill for a partition; empty if there is none."""
         runs = self.tasks.get(place[0], {}).get(place[1])
         if runs:
             return f"run {min(runs)} makes it"
         return self.planned.text(place)
 
-    def is_planned(self, place: Place) -> bool:
+    def is_planned(self, place: AssetPartition) -> bool:
         """Whether a partition has no run, and no request of automation."""
         return not (self.tasks.get(place[0], {}).get(place[1]) or self.planned.is_automated(place))
 
@@ -163,7 +163,7 @@ class Conditions:
         for asset_id in active.asset_ids():
             if asset_id in self._graph.keys:
                 self._add_below(self._graph.keys[asset_id])
-        self._requested: set[Place] = set()
+        self._requested: set[AssetPartition] = set()
         """What this round requests."""
 
     def _partitions_of(self, key: str) -> _SingleRows[PartitionRow]:

@@ -27,7 +27,7 @@ if deferral.LOADED:
     from arco.spark.session import open_session
     from arco.state.fsck import FsckReport
     from arco.state.gc import GcReport, GenerationRetention
-    from arco.state.rebuild import Engine, Rebuild
+    from arco.state.rebuild import Rebuild, RebuildEngine
 
 
 class EngineName(StrEnum):
@@ -154,7 +154,7 @@ def rebuild(
 
 
 @contextlib.contextmanager
-def folding(engine: EngineName, master: str) -> Iterator[Engine | None]:
+def folding(engine: EngineName, master: str) -> Iterator[RebuildEngine | None]:
     """The rebuild engine; None for the embedded one."""
     if engine is EngineName.embedded:
         yield None

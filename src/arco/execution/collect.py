@@ -66,7 +66,7 @@ from arco.log.manifest import Thinned
 from arco.state.core import Core
 from arco.state.gc import LEASE, LEASE_TTL, next_floor
 from arco.state.pins import Pins
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.port import ObjectMeta
@@ -140,7 +140,11 @@ class DataCollector:
         self._expire = expire
 
     def collect(
-        self, keep: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self,
+        keep: KeepFor | None = None,
+        *,
+        dry_run: bool = True,
+        progress: ReportProgress = silent,
     ) -> DataGcReport:
         if dry_run:
             return self._collect(keep or KeepFor(), True, progress)
@@ -150,7 +154,7 @@ class DataCollector:
                 raise Contended("another gc is running", hint="try again when it has ended")
             return self._collect(keep or KeepFor(), False, hold.keeping(progress))
 
-    def _collect(self, keep: KeepFor, dry_run: bool, progress: Progress) -> DataGcReport:
+    def _collect(self, keep: KeepFor, dry_run: bool, progress: ReportProgress) -> DataGcReport:
         # A dry run decides nothing, and must write nothing.
         now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
         head = self._manifests.head()
@@ -189,7 +193,7 @@ class DataCollector:
         floor: int,
         pinned: set[int],
         thinned: Sequence[Thinned],
-        progress: Progress,
+        progress: ReportProgress,
     ) -> _Witnessed:
         lowest = self._manifests.read(floor)
         since = lowest.manifest.log_time
@@ -232,7 +236,7 @@ class DataCollector:
     # -- expiring ---------------------------------------------------------------------------
 
     def _record_expired(
-        self, versions: Sequence[ExpiredVersion], progress: Progress
+        self, versions: Sequence[ExpiredVersion], progress: ReportProgress
     ) -> list[ExpiredVersion]:
         """Append that versions are expired. The result: those for which this succeeded."""
         expired: list[ExpiredVersion] = []
@@ -263,7 +267,7 @@ class DataCollector:
         keep: KeepFor,
         ended: EndedRuns,
         now: datetime,
-        progress: Progress,
+        progress: ReportProgress,
     ) -> Iterator[DeletableFile]:
         expired_paths = {version.path for version in expired}
         expired_paths |= {
@@ -300,13 +304,13 @@ class DataCollector:
             ):
                 yield DeletableFile(meta.path, meta.size, "list of inputs")
 
-    def _listed(self, prefix: str, progress: Progress) -> Iterator[ObjectMeta]:
+    def _listed(self, prefix: str, progress: ReportProgress) -> Iterator[ObjectMeta]:
         for number, meta in enumerate(self._store.list(prefix)):
             if number % 1000 == 0:
                 progress(f"listing {prefix}", number, number)
             yield meta
 
-    def _sweep(self, deletable: Sequence[DeletableFile], progress: Progress) -> int:
+    def _sweep(self, deletable: Sequence[DeletableFile], progress: ReportProgress) -> int:
         failed = 0
         for start in range(0, len(deletable), 256):
             part = deletable[start : start + 256]

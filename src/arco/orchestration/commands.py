@@ -23,8 +23,8 @@ from arco.orchestration.declarations import (
 from arco.orchestration.deploying import (
     INLINE_BYTES,
     AssetIds,
-    Change,
     Deployed,
+    DeployedChange,
     change_of,
     check_namespaces,
     deployed,
@@ -61,7 +61,7 @@ from arco.orchestration.schema_deploy import BreakAcceptance, check_schemas
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
 from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS, DeploymentRow, RunRow, TaskRow
 from arco.state.core import Core
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Snapshot
 from arco.state.staging import Staging
 from arco.state.tier1 import Acknowledged, Tier1
@@ -137,7 +137,7 @@ class OrchestrationCommands:
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
         deployment_id: str = "",
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
@@ -201,7 +201,7 @@ class OrchestrationCommands:
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
         deployment_id: str = "",
     ) -> Deployed:
         """Deploy an older deployment again, as a new one of its project.
@@ -264,7 +264,7 @@ class OrchestrationCommands:
             declared = dict.fromkeys(map(declaration_id, before), "")
         return declaration_changes(manifest, declared)
 
-    def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> Change:
+    def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> DeployedChange:
         """The change of a manifest. Raises Invalid if it does not fit other projects."""
         manifest = draft.manifest
         check_namespaces(reader, manifest)
@@ -544,7 +544,7 @@ class _Draft(NamedTuple):
     allow_missing_inputs: bool
     allow_removals: bool
     accepted: BreakAcceptance
-    progress: Progress
+    progress: ReportProgress
 
 
 def _is_same(
@@ -569,7 +569,7 @@ def _events(
     reader: OrchestrationReader,
     draft: _Draft,
     digest: str,
-    change: Change,
+    change: DeployedChange,
     current: DeploymentRow | None,
 ) -> tuple[DeploymentCreated, list[DeploymentPart]]:
     """The command that deploys a change, and the parts that go before it, if it is large."""

@@ -26,7 +26,7 @@ from arco.columns.promises import (
 )
 from arco.columns.schema_columns import SchemaColumn
 from arco.errors import Invalid
-from arco.orchestration.deploying import Change
+from arco.orchestration.deploying import DeployedChange
 from arco.orchestration.projects import DeploymentReader
 from servo.contract.manifest import Asset, Contract, ContractStatement, Manifest
 
@@ -92,7 +92,7 @@ ColumnsOf = Callable[[Asset, str], ExpectedColumns | None]
 def check_contracts(
     reader: DeploymentReader,
     manifest: Manifest,
-    change: Change,
+    change: DeployedChange,
     accepted: frozenset[tuple[str, str]],
     columns_of: ColumnsOf,
     *,
@@ -121,7 +121,9 @@ def check_contracts(
     return frozenset(needed)
 
 
-def _agreed(reader: DeploymentReader, manifest: Manifest, change: Change) -> Iterator[_Agreed]:
+def _agreed(
+    reader: DeploymentReader, manifest: Manifest, change: DeployedChange
+) -> Iterator[_Agreed]:
     """Of the assets that have a contract, or had one: the workspace has few of them."""
     rows = {row.asset_id: row for row in reader.snapshot.all(CONTRACTS)}
     declared = {each.name: each for each in manifest.contracts}

@@ -21,8 +21,8 @@ from arco.errors import Invalid
 from arco.log.envelope import MAX_EVENT_BYTES
 from arco.orchestration.declarations import (
     AcceptedBreak,
-    Declaration,
     DeclarationChanges,
+    DeployedDeclaration,
     declaration_id,
     speaks_of_contracts,
 )
@@ -61,7 +61,7 @@ replace = msgspec.structs.replace
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
-class Change(NamedTuple):
+class DeployedChange(NamedTuple):
     """What a manifest changes in a project."""
 
     assets: list[DeployedAsset]
@@ -129,7 +129,7 @@ class AssetIds:
         return {row.name: row.asset_id for row in rows}
 
 
-def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change:
+def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> DeployedChange:
     """The changes of a manifest since the current deployment."""
     changed: list[DeployedAsset] = []
     left: set[str] = set()
@@ -167,7 +167,7 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
         )
     remaining = left.union(asset.key for asset in manifest.assets)
     removed = [key for key, row in ids.known.items() if row.active and key not in remaining]
-    return Change(changed, removed, sorted(reads))
+    return DeployedChange(changed, removed, sorted(reads))
 
 
 def _slim(asset: Asset, asset_id: str, definition: str) -> DeployedAsset:
@@ -231,14 +231,14 @@ def _not_yours(
 # -- parts --------------------------------------------------------------------------------
 
 
-def size_of(change: Change) -> int:
+def size_of(change: DeployedChange) -> int:
     """The size of a change's JSON."""
     lists = (change.removed, change.reads, change.declared.removed)
     named = sum(len(key) + 3 for keys in lists for key in keys)
     return named + len(msgspec.json.encode((change.assets, change.declared.changed)))
 
 
-def parts_of(change: Change, of: DeploymentPart) -> list[DeploymentPart]:
+def parts_of(change: DeployedChange, of: DeploymentPart) -> list[DeploymentPart]:
     """A change in pieces, each well below the limit of an event's size.
 
     `of` has the fields that all of them share.
@@ -290,7 +290,7 @@ def _packed(pieces: list[DeployedAsset], of: DeploymentPart) -> Iterator[Deploym
 
 
 def _packed_declarations(
-    declarations: Sequence[Declaration], of: DeploymentPart
+    declarations: Sequence[DeployedDeclaration], of: DeploymentPart
 ) -> Iterator[DeploymentPart]:
     text = packed(declarations)
     if len(text) > PART_BYTES and len(declarations) > 1:
@@ -359,7 +359,7 @@ class Deployed(msgspec.Struct, frozen=True):
 
 def deployed(
     event: DeploymentCreated,
-    change: Change,
+    change: DeployedChange,
     current: DeploymentRow | None,
     before: Mapping[str, DeployedAssetRow],
     generation: int,

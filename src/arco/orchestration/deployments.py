@@ -47,8 +47,8 @@ from arco.errors import Invalid
 from arco.lineage.events import DeclaredInput, InputsDeclared
 from arco.orchestration.declarations import (
     FACTS,
-    Declaration,
     DeployedContract,
+    DeployedDeclaration,
     Facts,
     PlainSchedule,
     ScheduleDeclared,
@@ -90,7 +90,7 @@ NEWEST = "newest"
 replace = msgspec.structs.replace
 _assets = msgspec.json.Decoder(tuple[DeployedAsset, ...])
 _schedules = msgspec.json.Decoder(tuple[PlainSchedule, ...])
-_declarations = msgspec.json.Decoder(tuple[Declaration, ...])
+_declarations = msgspec.json.Decoder(tuple[DeployedDeclaration, ...])
 
 
 def namespace_of(key: str) -> str:
@@ -371,7 +371,7 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     removed = [key for part in parts for key in part.removed]
     assets = list(joined(pieces))
     yield from _install(rows, e, assets, removed)
-    declarations: list[Declaration] = []
+    declarations: list[DeployedDeclaration] = []
     for part in parts:
         schedules = _schedules.decode(_inflated(part.schedules))
         yield from _emit_schedules(e, schedules, part.removed_schedules)
@@ -444,7 +444,7 @@ def _emit_schedules(
 def _declare(
     rows: Rows,
     e: DeploymentCreated | DeploymentInstalled,
-    changed: Iterable[Declaration],
+    changed: Iterable[DeployedDeclaration],
     removed: Iterable[str],
     assets: Sequence[DeployedAsset],
 ) -> Iterator[Change]:

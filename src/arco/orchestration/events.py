@@ -23,7 +23,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from arco.log.envelope import Payload
 from arco.orchestration.declarations import (
     AcceptedBreak,
-    Declaration,
+    DeployedDeclaration,
     DeployedNotification,
     PlainSchedule,
     speaks_of_contracts,
@@ -70,7 +70,7 @@ def _is_newer(asset: DeployedAsset) -> bool:
     return asset.inputs is not None
 
 
-def _is_of_6(declaration: Declaration) -> bool:
+def _is_of_6(declaration: DeployedDeclaration) -> bool:
     return isinstance(declaration, DeployedNotification) and "cost" in declaration.on
 
 
@@ -111,7 +111,7 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     changed_schedules: tuple[PlainSchedule, ...] = ()
     """Of version 3, as the next."""
     removed_schedules: tuple[str, ...] = ()
-    declarations: tuple[Declaration, ...] = ()
+    declarations: tuple[DeployedDeclaration, ...] = ()
     """Those that are new, or differ from what the project had."""
     removed_declarations: tuple[str, ...] = ()
     """Ids."""
@@ -155,7 +155,7 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """`DeployedSchedule`s, likewise. Of version 2, as the next."""
     removed_schedules: tuple[str, ...] = ()
     declarations: str = ""
-    """`Declaration`s, likewise."""
+    """`DeployedDeclaration`s, likewise."""
     removed_declarations: tuple[str, ...] = ()
     """Ids."""
     has_contracts: bool = False

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.request_reads import asked_for
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.row_visibility import RowVisibility
@@ -64,7 +64,7 @@ def schedule_body(view: View, row: ScheduleRow) -> ScheduleBody:
 
 def list_schedules(
     view: View, visible: Visible, parameters: RemovedParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ScheduleBody]]:
+) -> Iterator[tuple[PageKey, ScheduleBody]]:
     """List schedules with their last and next ticks."""
     for row in AutomationReader(view.snapshot).schedules(removed=parameters.removed):
         after = window.after is None or (row.schedule_id,) > window.after
@@ -99,7 +99,7 @@ class TickBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_ticks(
     view: View, visible: Visible, parameters: ProjectItemPages, window: PageWindow
-) -> Iterator[tuple[SortKey, TickBody]]:
+) -> Iterator[tuple[PageKey, TickBody]]:
     """List the ticks of a schedule and their outcomes, newest first."""
     row = require_schedule(view, visible, parameters.project, parameters.name)
     after: Any = window.after
@@ -130,7 +130,7 @@ def _tick(entry: TickEntry) -> TickBody:
 
 def list_sensors(
     view: View, visible: Visible, parameters: RemovedParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, SensorRow]]:
+) -> Iterator[tuple[PageKey, SensorRow]]:
     """List sensors with their state and last recorded evaluation."""
     for row in SensorReader(view.snapshot).sensors(removed=parameters.removed):
         after = window.after is None or (row.sensor_id,) > window.after
@@ -160,7 +160,7 @@ def require_sensor(view: View, visible: Visible, project: str, name: str) -> Sen
 
 def list_evaluations(
     view: View, visible: Visible, parameters: ProjectItemPages, window: PageWindow
-) -> Iterator[tuple[SortKey, SensorEvaluationRow]]:
+) -> Iterator[tuple[PageKey, SensorEvaluationRow]]:
     """List the recorded evaluations of a sensor, the newest first."""
     row = require_sensor(view, visible, parameters.project, parameters.name)
     after: Any = window.after
@@ -191,7 +191,7 @@ def backfill_body(entry: Backfill) -> BackfillBody:
 
 def list_backfills(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, BackfillBody]]:
+) -> Iterator[tuple[PageKey, BackfillBody]]:
     """List backfills with their progress, the newest first."""
     after: Any = window.after
     for entry in AutomationReader(view.snapshot).backfills():
@@ -227,7 +227,7 @@ class ChunkListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_backfill_chunks(
     view: View, visible: Visible, parameters: ChunkListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, BackfillRunRow]]:
+) -> Iterator[tuple[PageKey, BackfillRunRow]]:
     """List the requested chunks of a backfill, each with its newest run."""
     entry = require_backfill(view, visible, parameters.backfill_id)
     for row in AutomationReader(view.snapshot).backfill_runs(entry.row.backfill_id):
@@ -240,7 +240,7 @@ def list_backfill_chunks(
 
 def list_automations(
     view: View, visible: Visible, parameters: RemovedParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, AutomationRow]]:
+) -> Iterator[tuple[PageKey, AutomationRow]]:
     """List assets with automation and its state."""
     for row in AutomationReader(view.snapshot).automations(removed=parameters.removed):
         after = window.after is None or (row.asset_key,) > window.after
@@ -254,7 +254,7 @@ class FreshnessParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_freshness(
     view: View, visible: Visible, parameters: FreshnessParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, SeriesFreshness]]:
+) -> Iterator[tuple[PageKey, SeriesFreshness]]:
     """List the status of assets with a freshness policy."""
     reader = FreshnessReader(view.snapshot)
     keys = {policy.asset_key for policy in reader.policies()}

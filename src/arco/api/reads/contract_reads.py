@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from arco.answers.contract_report import ContractJudge, PromiseResult
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.masking import masked_columns
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
@@ -69,7 +69,7 @@ class ContractListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_contracts(
     view: View, visible: Visible, parameters: ContractListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ContractBody]]:
+) -> Iterator[tuple[PageKey, ContractBody]]:
     """List the contracts of assets and whether they are kept."""
     reader = ContractReader(view.snapshot)
     for each in view.derived("contracts", reader.contracts):
@@ -123,7 +123,7 @@ class ContractVersionBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_contract_versions(
     view: View, visible: Visible, parameters: ContractPages, window: PageWindow
-) -> Iterator[tuple[SortKey, ContractVersionBody]]:
+) -> Iterator[tuple[PageKey, ContractVersionBody]]:
     """List the history of a contract: versions and accepted breaks, newest first."""
     asset_id_of(view, visible, parameters.asset)
     for row in ContractReader(view.snapshot).versions(parameters.asset):
@@ -142,7 +142,7 @@ def _version_body(row: ContractVersionRow) -> ContractVersionBody:
 
 def list_contract_breaches(
     view: View, visible: Visible, parameters: ContractPages, window: PageWindow
-) -> Iterator[tuple[SortKey, ContractBreachRow]]:
+) -> Iterator[tuple[PageKey, ContractBreachRow]]:
     """List the breaches of an asset's contract, the newest first."""
     asset_id_of(view, visible, parameters.asset)
     after: Any = window.after

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.row_visibility import RowVisibility
 from arco.api.views import View
@@ -58,7 +58,7 @@ def asked_for(request: str) -> PlanRequest:
 
 def list_requests(
     view: View, visible: Visible, parameters: RequestListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, RequestBody]]:
+) -> Iterator[tuple[PageKey, RequestBody]]:
     """List requests for runs, the newest first."""
     in_states = () if parameters.state is UNSET else tuple(parameters.state)
     if parameters.state is not UNSET and not in_states:

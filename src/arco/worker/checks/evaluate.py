@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from arco.worker.checks.duck import DuckEngine, in_reach
-from arco.worker.checks.engine import CheckEngine, CheckEngineError, Need
+from arco.worker.checks.engine import CheckEngine, CheckEngineError, EngineNeed
 from arco.worker.checks.kinds import CheckRequest, UnsuitableCheck, judged_age, need_of
 from arco.worker.checks.limits import CheckTimeout, limited
 from arco.worker.checks.needs import (
@@ -298,7 +298,7 @@ class _Evaluation:
         return int((self._context.clock.monotonic() - began) * 1_000)
 
 
-def _need(prepared: Prepared) -> Need:
+def _need(prepared: Prepared) -> EngineNeed:
     assert not isinstance(prepared.need, ProvenFinding | PythonCall)
     return prepared.need
 
