@@ -81,7 +81,7 @@ def make_app(
         request_max_body_size=None,
         debug=False,
     )
-    return Edge(app, server.kept, server.settings, server.clock, ids, server.access)
+    return Edge(app, server.responses, server.settings, server.clock, ids, server.access)
 
 
 def _check(routes: Sequence[Route[Any]]) -> None:

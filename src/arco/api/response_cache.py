@@ -63,7 +63,7 @@ class ResponseCache:
         entry = self._callers.get(credentials, snapshots)
         generation = place.generation
         if generation is None:
-            newest = place.served.known()
+            newest = place.served.recent()
             if newest is None:
                 return None
             generation = newest.generation
@@ -84,7 +84,7 @@ class ResponseCache:
         """Of all workspaces whose keys and roles count; None if one has to be looked for."""
         snapshots: list[Snapshot] = []
         for each in self._key_workspaces:
-            snapshot = each.known()
+            snapshot = each.recent()
             if snapshot is None:
                 return None
             snapshots.append(snapshot)

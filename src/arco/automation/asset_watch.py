@@ -33,7 +33,7 @@ from arco.automation.asset_tables import (
 from arco.automation.backfill_states import ASKING
 from arco.automation.changed_rows import AssetPartition, TableRows, places
 from arco.automation.coalesce import coalesced, in_events
-from arco.automation.conditions import ActiveWork, Conditions, MadeNow
+from arco.automation.conditions import ActiveTasks, ActiveWork, Conditions
 from arco.automation.due_times import DueTimes
 from arco.automation.tables import BACKFILLS, BackfillRow
 from arco.automation.ticks import next_tick
@@ -242,7 +242,7 @@ class AssetWatch:
     def decide(
         self,
         snapshot: Snapshot,
-        making: MadeNow,
+        making: ActiveTasks,
         requests: Iterable[RunRequestRow],
         backfills: Iterable[BackfillRow],
         reads: AutomationReads,
@@ -268,7 +268,7 @@ class AssetWatch:
             planned = self._requested.at(reads, self.graph, requests, backfills, now)
             active = ActiveWork(making, planned)
             conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
-            causes, is_complete = self._look(conditions, periods)
+            causes, is_complete = self._evaluate(conditions, periods)
         if is_complete:
             self._position = snapshot.position
         holds = self.held.change(periods, self._position)
@@ -387,7 +387,7 @@ class AssetWatch:
                 points = periods.newly_ended(key, row.since_at)
                 yield from (AutomatedPartition(key, point) for point in points)
 
-    def _look(
+    def _evaluate(
         self, conditions: Conditions, periods: Periods
     ) -> tuple[Mapping[AutomatedPartition, str], bool]:
         """Ask for the verdict of each partition, those that are read before their readers.

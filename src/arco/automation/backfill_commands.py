@@ -132,7 +132,7 @@ class BackfillCommands:
         is_estimate = planned != event.partitions
         tasks = {key: round(total * to_run.get(key, 1.0)) for key, total in assets.items() if total}
         means = {key: self._mean(snapshot, key) for key in tasks}
-        known_means = {key: mean for key, mean in means.items() if mean is not None}
+        measured = {key: mean for key, mean in means.items() if mean is not None}
         return BackfillPreview(
             assets=assets,
             partitions=event.partitions,
@@ -143,14 +143,14 @@ class BackfillCommands:
             tasks=sum(tasks.values()),
             is_estimate=is_estimate,
             sample=tuple(sample),
-            task_time_s=sum(tasks[key] * mean.wall_s for key, mean in known_means.items())
-            if known_means
+            task_time_s=sum(tasks[key] * mean.wall_s for key, mean in measured.items())
+            if measured
             else None,
-            cost=sum(tasks[key] * mean.cost for key, mean in known_means.items())
-            if known_means
+            cost=sum(tasks[key] * mean.cost for key, mean in measured.items())
+            if measured
             else None,
-            currency=next((mean.currency for mean in known_means.values() if mean.currency), ""),
-            unknown_assets=tuple(sorted(tasks.keys() - known_means.keys())),
+            currency=next((mean.currency for mean in measured.values() if mean.currency), ""),
+            unknown_assets=tuple(sorted(tasks.keys() - measured.keys())),
         )
 
     def pause(self, backfill: str, *, reason: str = "") -> Backfill:

@@ -45,7 +45,7 @@ MANY = 200
 SHOWN = 5
 """Maximum of reported things that a partition waits for."""
 
-MadeNow = Mapping[str, Mapping[str, Mapping[str, str]]]
+ActiveTasks = Mapping[str, Mapping[str, Mapping[str, str]]]
 """By asset id and partition: the active runs with a task for it that has not ended."""
 PartitionOutcome = Literal["runs", "waits", "idle"]
 R = TypeVar("R", bound=Row)
@@ -70,7 +70,7 @@ class AutomationVerdict(Struct, frozen=True):
 class ActiveWork(NamedTuple):
     """What is running, or was requested."""
 
-    tasks: MadeNow = {}
+    tasks: ActiveTasks = {}
     planned: PlannedWork = PlannedWork()
 
     def text(self, place: AssetPartition) -> str:
@@ -199,7 +199,7 @@ class Conditions:
             is_held = bool(cause) and all(
                 each.is_planned or (is_new and each.is_alike) for each in blockers
             )
-            reasons = _shown([each.text for each in blockers])
+            reasons = _shortened([each.text for each in blockers])
             planned = any(each.is_planned for each in blockers)
             return AutomationVerdict("waits", reasons, cause, is_held, planned)
         if not cause:
@@ -351,7 +351,7 @@ class Conditions:
             if each in visited or each in self._calm or each[0] not in self._below:
                 continue
             visited.add(each)
-            for upstream in self._made_from(*each):
+            for upstream in self._inputs_of(*each):
                 if making := self._making(*upstream):
                     text = f"it is made from {place(*upstream)}, which is being made"
                     return making._replace(text=text)
@@ -359,7 +359,7 @@ class Conditions:
         self._calm |= visited
         return None
 
-    def _made_from(self, key: str, partition: str) -> list[tuple[str, str]]:
+    def _inputs_of(self, key: str, partition: str) -> list[tuple[str, str]]:
         """The inputs of a partition, if it is automated."""
         row, point = self._rows.get(key), self._periods.space(key).point(partition)
         if row is None or not row.is_active or row.when != "eager" or point is None:
@@ -397,7 +397,7 @@ def _waits(reason: str) -> AutomationVerdict:
     return AutomationVerdict("waits", (reason,))
 
 
-def _shown(reasons: Sequence[str]) -> tuple[str, ...]:
+def _shortened(reasons: Sequence[str]) -> tuple[str, ...]:
     more = (f"and {len(reasons) - SHOWN:,} more",) if len(reasons) > SHOWN else ()
     return (*reasons[:SHOWN], *more)
 

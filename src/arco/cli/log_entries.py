@@ -84,7 +84,7 @@ def _entries(
 ) -> Iterator[LogEntry]:
     for recorded in segment.decode(read_segment(store, row, ()), UNTYPED):
         if matches(recorded.event.type):
-            yield LogEntry(_without_secrets(recorded), _taken_back(recorded.position, spans))
+            yield LogEntry(_without_secrets(recorded), _is_rolled_back(recorded.position, spans))
 
 
 def _without_secrets(recorded: Recorded) -> Recorded:
@@ -97,7 +97,7 @@ def _without_secrets(recorded: Recorded) -> Recorded:
     return replace(recorded, event=event)
 
 
-def _taken_back(position: int, spans: Sequence[PositionRange]) -> bool:
+def _is_rolled_back(position: int, spans: Sequence[PositionRange]) -> bool:
     """Whether a rollback voids it. The span of a rollback ends with the rollback itself."""
     return is_void(position, [span for span in spans if span[1] != position])
 

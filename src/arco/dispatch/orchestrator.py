@@ -155,7 +155,7 @@ class Orchestrator:
         self._setback: Error | None = None
         """The error of the last tick that did not stop it."""
         self._thread = 0
-        self._unfollow = writer.commits.follow(self._heard)
+        self._unfollow = writer.commits.follow(self._on_commit)
 
     # -- the loop ------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Orchestrator:
         self.outage.passed()
         return 0.0
 
-    def _heard(self, head: Head, changes: Changes) -> None:
+    def _on_commit(self, head: Head, changes: Changes) -> None:
         """A thread of this process has committed."""
         self.commits.append((head, changes))
         if threading.get_ident() != self._thread:
@@ -254,7 +254,7 @@ class Orchestrator:
         self._ticked_at = self._clock.monotonic()
         before = self.board.generation
         batches = self.hurry()
-        alive = self._look()
+        alive = self._read_workers()
         fresh, head = self._commit([*names, *batches])
         self._committed_at = self._clock.monotonic()
         self._refresh(head)
@@ -328,9 +328,9 @@ class Orchestrator:
         if self.board.misses_others and self.board.generation == head.generation:
             self.board.load_others(Snapshot(self._core.manifests, self._core.files, head))
 
-    def _look(self) -> Mapping[str, WorkerState] | None:
+    def _read_workers(self) -> Mapping[str, WorkerState] | None:
         try:
-            return self.lookout.look(self.board)
+            return self.lookout.read_workers(self.board)
         except Error as error:  # no worker counts as dead because the store fails
             self._setback = error
             return None

@@ -105,7 +105,7 @@ class _Witnessed(msgspec.Struct, frozen=True):
     """Of the head."""
     folders: frozenset[str]
     """Folders of all versions of all witnesses."""
-    made_by: frozenset[tuple[str, str]]
+    folders_by_run: frozenset[tuple[str, str]]
     """The same folders, each with the run that wrote it."""
     needed: frozenset[str]
     runs: RunNeeds
@@ -295,7 +295,7 @@ class DataCollector:
             if _is_over(ended.plans.get(plan), plan in witnessed.runs.plans, meta, limit):
                 yield DeletableFile(meta.path, meta.size, "plan")
         needed_runs = {
-            run for path, run in witnessed.made_by if path not in expired_paths
+            run for path, run in witnessed.folders_by_run if path not in expired_paths
         } | witnessed.runs.runs
         for meta in self._listed(paths.INPUTS, progress):
             run = meta.path.removeprefix(paths.INPUTS).partition("/")[0]

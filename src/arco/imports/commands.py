@@ -255,8 +255,8 @@ class _DbtImport:
         holder = "" if key in self._leaving else self._names.holder(key)
         if row is not None and row.asset_key != key and not holder:
             asset = self._snapshot.get(ASSETS, row.asset_id)
-            is_there = self._names.holder(row.asset_key) == row.asset_id
-            if asset is not None and is_there and not asset.project:
+            is_holder = self._names.holder(row.asset_key) == row.asset_id
+            if asset is not None and is_holder and not asset.project:
                 return ExistingAsset(row.asset_id, moved_from=row.asset_key)
         asset = self._snapshot.get(ASSETS, holder) if holder else None
         if asset is None:

@@ -190,7 +190,7 @@ class OrchestrationCommands:
         ids = AssetIds(reader, manifest, lambda key: self._ids())
         change = self._checked(reader, draft, ids)._replace(declared=changes)
         event, _ = _events("", reader, draft, digest, change, current)
-        return deployed(event, change, current, ids.known, reader.snapshot.generation)
+        return deployed(event, change, current, ids.deployed, reader.snapshot.generation)
 
     def rollback(
         self,
@@ -246,7 +246,7 @@ class OrchestrationCommands:
                 if refusal.code not in ("deployment_moved", "deployment_incomplete"):
                     raise
                 continue  # another deployment was committed meanwhile: try again
-            return deployed(event, change, current, ids.known, generation)
+            return deployed(event, change, current, ids.deployed, generation)
         raise Refused(
             "deployment_moved",
             "other deployments changed the workspace concurrently",
@@ -270,7 +270,7 @@ class OrchestrationCommands:
         check_namespaces(reader, manifest)
         change = change_of(manifest, ids, foreign_reads(manifest))
         if not draft.allow_removals:
-            check_removals(reader, self._library, manifest, change, ids.known)
+            check_removals(reader, self._library, manifest, change, ids.deployed)
         allow_missing = draft.allow_missing_inputs
         check_reads(reader, self._library, manifest, allow_missing=allow_missing)
         changed = {asset.key for asset in change.assets}

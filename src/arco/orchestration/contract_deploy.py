@@ -195,7 +195,7 @@ def _column_breaks(agreement: _Agreed, columns_of: ColumnsOf) -> Iterator[Contra
     )
     dimensions = [dimension.name for dimension in agreement.asset.partitions]
     for change in broken(promised, with_dimensions(expected.columns, dimensions)):
-        if _is_known(change, expected):
+        if _is_expected(change, expected):
             yield ContractBreak(
                 agreement.asset.key,
                 change.column,
@@ -205,7 +205,7 @@ def _column_breaks(agreement: _Agreed, columns_of: ColumnsOf) -> Iterator[Contra
             )
 
 
-def _is_known(change: SchemaChange, expected: ExpectedColumns) -> bool:
+def _is_expected(change: SchemaChange, expected: ExpectedColumns) -> bool:
     """Whether a missing column will be missing in the output too."""
     if expected.missing is None or change.kind not in ("removed", "renamed"):
         return True

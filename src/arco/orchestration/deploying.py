@@ -26,7 +26,7 @@ from arco.orchestration.declarations import (
     declaration_id,
     speaks_of_contracts,
 )
-from arco.orchestration.deployments import inputs_fingerprint, namespace_of, packed, taken
+from arco.orchestration.deployments import inputs_fingerprint, namespace_of, owner_text, packed
 from arco.orchestration.events import (
     DeployedAsset,
     DeploymentCreated,
@@ -81,17 +81,17 @@ class AssetIds:
     def __init__(self, reader: DeploymentReader, manifest: Manifest, new: Callable[[str], str]):
         self._reader = reader
         self._new = new
-        self.known = reader.deployed_assets(manifest.project)
+        self.deployed = reader.deployed_assets(manifest.project)
         staying = frozenset(asset.key for asset in manifest.assets)
         self._leaving = frozenset(
             asset.renamed_from
             for asset in manifest.assets
-            if asset.renamed_from in self.known and asset.key not in self.known
+            if asset.renamed_from in self.deployed and asset.key not in self.deployed
         )
         """Keys that assets leave with this deployment: another asset may get them."""
         self._formerly: dict[str, DeployedAssetRow] = {}
         """Removed assets, by names that they had before the last: a rollback restores them."""
-        for row in self.known.values():
+        for row in self.deployed.values():
             if row.asset_key not in staying:
                 for key in row.previous_keys:
                     self._formerly.setdefault(key, row)
@@ -108,7 +108,7 @@ class AssetIds:
 
     def _row(self, key: str) -> DeployedAssetRow | None:
         """The project's own, or one that has left another project."""
-        return self.known.get(key) or self._left_behind(namespace_of(key)).get(key)
+        return self.deployed.get(key) or self._left_behind(namespace_of(key)).get(key)
 
     def _read_left_behind(self, namespace: str) -> dict[str, DeployedAssetRow]:
         owner = self._reader.snapshot.get(PROJECT_NAMESPACES, namespace)
@@ -166,7 +166,7 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Deploy
             )
         )
     remaining = left.union(asset.key for asset in manifest.assets)
-    removed = [key for key, row in ids.known.items() if row.active and key not in remaining]
+    removed = [key for key, row in ids.deployed.items() if row.active and key not in remaining]
     return DeployedChange(changed, removed, sorted(reads))
 
 
@@ -221,7 +221,7 @@ def _not_yours(
     row = reader.deployed_asset(asset.key)
     held = f"{asset.key} is deployed by the project {owner.project}: " if row and row.active else ""
     return Invalid(
-        f"{held}{taken(owner)}, and {asset.key} of the project {project} is in it "
+        f"{held}{owner_text(owner)}, and {asset.key} of the project {project} is in it "
         f"({asset.code.file}:{asset.code.line})",
         hint=f"use another namespace; or, to move it here, first deploy {owner.project} without "
         f"its {owner.assets} assets in {owner.namespace}: they keep their ids and data",

@@ -198,7 +198,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
         _moved(rows, e)
         or _incomplete(e, parts)
         or _clash(rows, e, named)
-        or _taken_namespace(rows, e, named)
+        or _foreign_namespace(rows, e, named)
         or _miscounted(rows, e, named, removed)
     )
     if refusal is not None:
@@ -290,15 +290,17 @@ def _clash(rows: Rows, e: DeploymentCreated, named: Sequence[_Named]) -> _Refusa
     return None
 
 
-def _taken_namespace(rows: Rows, e: DeploymentCreated, named: Iterable[_Named]) -> _Refusal | None:
+def _foreign_namespace(
+    rows: Rows, e: DeploymentCreated, named: Iterable[_Named]
+) -> _Refusal | None:
     for namespace in dict.fromkeys(namespace_of(asset.key) for asset in named):
         owner = rows.get(PROJECT_NAMESPACES, namespace)
         if owner is not None and owner.project != e.project and owner.assets:
-            return _Refusal("namespace_taken", taken(owner))
+            return _Refusal("namespace_taken", owner_text(owner))
     return None
 
 
-def taken(owner: ProjectNamespaceRow) -> str:
+def owner_text(owner: ProjectNamespaceRow) -> str:
     return f"the namespace {owner.namespace} belongs to the project {owner.project}"
 
 

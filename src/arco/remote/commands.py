@@ -454,7 +454,7 @@ class RemoteOrchestration(OrchestrationCommands):
         return self._planned(requested)
 
     def _planned(self, requested: Requested) -> Triggered:
-        was_there = requested.state != RequestState.PENDING
+        is_planned = requested.state != RequestState.PENDING
         while True:
             row = self.api.client.get_request(key=requested.request_key)
             if row["state"] in (RequestState.TRIGGERED, RequestState.MERGED):
@@ -470,7 +470,7 @@ class RemoteOrchestration(OrchestrationCommands):
             snapshot.generation,
             run.tasks_total,
             run.tasks_reused,
-            was_there,
+            is_planned,
         )
 
     def retry(

@@ -71,7 +71,7 @@ class SparkHost:
         """Those that guests have joined, by port."""
         self._watched = threading.Event()
         self._ended = threading.Event()
-        self._was_there = False
+        self._has_started = False
         """Whether this process has had Spark before."""
         self._used = False
         """Whether a task may have cached something since the cache was last cleared."""
@@ -149,9 +149,9 @@ class SparkHost:
                 self._driver = self._start(self.settings)
             except SparkUnavailable as error:
                 # A cluster that this process has reached before may come back.
-                error.permanent = error.permanent and not self._was_there
+                error.permanent = error.permanent and not self._has_started
                 raise
-            self._was_there = True
+            self._has_started = True
             return self._driver
 
     def _lost(self, driver: Driver) -> None:

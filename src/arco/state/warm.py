@@ -91,7 +91,7 @@ class Warm:
         self.buckets: OrderedDict[tuple[Table[Any], int], LoadedBucket | BucketHashes] = (
             OrderedDict()
         )
-        self._looks: Counter[tuple[Table[Any], int]] = Counter()
+        self._lookups: Counter[tuple[Table[Any], int]] = Counter()
         """How often rows of buckets that are not loaded were looked up."""
         self._misses: Counter[Table[Any]] = Counter()
         """How many look-ups in files have found nothing."""
@@ -108,7 +108,7 @@ class Warm:
         self._tables = None
         self._shards.clear()
         self.buckets.clear()
-        self._looks.clear()
+        self._lookups.clear()
         self._new.clear()
         self._too_large.clear()
 
@@ -149,7 +149,7 @@ class Warm:
 
     def _forget(self, at: tuple[Table[Any], int]) -> LoadedBucket | BucketHashes:
         """Drop a bucket; its rows are looked up one by one again before it is loaded."""
-        self._looks.pop(at, None)
+        self._lookups.pop(at, None)
         self._incomplete.add(at)
         return self.buckets.pop(at)
 
@@ -279,8 +279,8 @@ class Warm:
         """Whether a bucket is not worth loading yet."""
         if (table, number) in self._too_large:
             return True
-        self._looks[table, number] += 1
-        if self._looks[table, number] > LOOKS:
+        self._lookups[table, number] += 1
+        if self._lookups[table, number] > LOOKS:
             return False
         return any(self._files.spans_groups(ref, number) for ref in self._refs(table))
 

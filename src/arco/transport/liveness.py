@@ -156,7 +156,7 @@ class Watch:
         self._silent = timedelta(seconds=silent_s)
         self._seen: dict[str, tuple[tuple[datetime, int], WorkerState]] = {}
 
-    def look(self) -> dict[str, WorkerState]:
+    def read_workers(self) -> dict[str, WorkerState]:
         now = self._clock.now()
         listed = {
             meta.path.removeprefix(paths.LIVENESS).removesuffix(".json"): meta

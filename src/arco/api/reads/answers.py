@@ -194,8 +194,8 @@ def list_health(
     """List the health of deployed assets, worst first."""
     for each in _health(view, visible):
         key = (RANK[each.status], each.asset)
-        is_wanted = parameters.status is UNSET or each.status in parameters.status
-        if is_wanted and (window.after is None or key > window.after):
+        is_selected = parameters.status is UNSET or each.status in parameters.status
+        if is_selected and (window.after is None or key > window.after):
             yield key, each
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.page_tokens import PageKey
-from arco.api.reads.request_reads import asked_for
+from arco.api.reads.request_reads import request_without_deployments
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.row_visibility import RowVisibility
 from arco.api.views import View
@@ -185,7 +185,7 @@ class BackfillBody(BackfillRow, frozen=True, kw_only=True):
 def backfill_body(entry: Backfill) -> BackfillBody:
     counts = ("active_runs", "completed", "failed", "skipped", "cancelled", "pending")
     fields = msgspec.structs.asdict(entry.row) | {name: getattr(entry, name) for name in counts}
-    fields["request"] = msgspec.json.encode(asked_for(entry.row.request)).decode()
+    fields["request"] = msgspec.json.encode(request_without_deployments(entry.row.request)).decode()
     return BackfillBody(**fields)
 
 
@@ -262,8 +262,8 @@ def list_freshness(
     series = sorted(reader.series(seen, view.now), key=lambda each: (each.asset, each.series))
     for each in series:
         key = (each.asset, each.series)
-        is_wanted = not parameters.stale or each.status == FreshnessStatus.STALE
-        if is_wanted and (window.after is None or key > window.after):
+        is_selected = not parameters.stale or each.status == FreshnessStatus.STALE
+        if is_selected and (window.after is None or key > window.after):
             yield key, each
 
 

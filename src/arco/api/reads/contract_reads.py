@@ -75,13 +75,13 @@ def list_contracts(
     for each in view.derived("contracts", reader.contracts):
         if window.after is not None and (each.asset,) <= window.after:
             continue
-        if visible.sees_asset(each.asset) and _is_wanted(each, parameters):
+        if visible.sees_asset(each.asset) and _is_selected(each, parameters):
             yield (each.asset,), contract_body(each.asset, each.row)
 
 
-def _is_wanted(contract: NamedContract, parameters: ContractListParameters) -> bool:
-    is_there = parameters.namespace in ("", contract.asset.partition(".")[0])
-    return is_there and (not parameters.breached or bool(contract.row.open_breaches))
+def _is_selected(contract: NamedContract, parameters: ContractListParameters) -> bool:
+    in_namespace = parameters.namespace in ("", contract.asset.partition(".")[0])
+    return in_namespace and (not parameters.breached or bool(contract.row.open_breaches))
 
 
 class ContractParameters(AtParameters, frozen=True, kw_only=True):

@@ -38,8 +38,8 @@ def list_personal_columns(
         key = (each.asset, each.column)
         if window.after is not None and key <= window.after:
             continue
-        is_there = parameters.namespace in ("", each.asset.partition(".")[0])
-        if is_there and visible.sees_asset(each.asset):
+        in_namespace = parameters.namespace in ("", each.asset.partition(".")[0])
+        if in_namespace and visible.sees_asset(each.asset):
             yield key, each
 
 

@@ -47,10 +47,12 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
 def request_body(row: RunRequestRow) -> RequestBody:
     fields = msgspec.structs.asdict(row)
     names = [name for name in RequestBody.__struct_fields__ if name != "request"]
-    return RequestBody(**{name: fields[name] for name in names}, request=asked_for(row.request))
+    return RequestBody(
+        **{name: fields[name] for name in names}, request=request_without_deployments(row.request)
+    )
 
 
-def asked_for(request: str) -> PlanRequest:
+def request_without_deployments(request: str) -> PlanRequest:
     """What was asked for, without the deployments that it is planned with, of all projects."""
     decoded: PlanRequest = decode_request(request)
     return msgspec.structs.replace(decoded, deployments=())

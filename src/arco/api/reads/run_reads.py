@@ -24,7 +24,7 @@ from arco.api.run_visibility import (
     sees_whole_run,
 )
 from arco.api.views import View, require_asset
-from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
+from arco.dispatch.waiting import Occupied, Waiting, older_runs, read_liveness, waiting
 from arco.errors import NotFound
 from arco.execution.tables import MaterializationRow
 from arco.orchestration import states
@@ -157,7 +157,9 @@ def _waiting(view: View, row: RunRow) -> list[Waiting]:
         return []
     tasks = OrchestrationReader(view.snapshot).tasks(row.run_id)
     occupied, older = Occupied.read(view.snapshot), older_runs(view.snapshot, row, tasks)
-    return list(waiting(row, tasks, look(view.store, row, tasks), view.now, occupied, older))
+    return list(
+        waiting(row, tasks, read_liveness(view.store, row, tasks), view.now, occupied, older)
+    )
 
 
 class TaskListParameters(PageParameters, frozen=True, kw_only=True):
