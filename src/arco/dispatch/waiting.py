@@ -1,8 +1,8 @@
 """What an open run waits for, computed on request.
 
 While the store fails, that cannot be recorded. It shows in liveness records that are not rewritten,
-and in messages that are not claimed. `waiting` turns these into sentences; `look` reads what it
-needs.
+and in messages that are not claimed. `waiting` turns these into sentences; `read_liveness`
+reads what it needs.
 
 Ages compare the store's clock, which dates records, with the reader's: clocks that differ
 by seconds make these sentences come early or late, and nothing depends on them.
