@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from arco.app import Workspace
-from arco.orchestration.states import RunState, TaskState
+from arco.orchestration.states import RunState, RunTrigger, TaskState
 from arco.orchestration.tables import RUNS, TASKS, RunRow, TaskRow
 from arco.state.rewrite import Swap, write_file
 from arco.state.table import Table
@@ -89,7 +89,7 @@ _RUN = RunRow(
     deployment_id="01ARZ3NDEKTSV4RRFFQ69G5FAV",
     run_key="",
     state=RunState.SUCCEEDED,
-    trigger="schedule",
+    trigger=RunTrigger.SCHEDULE,
     triggered_by="nightly",
     selection=["flow.root"],
     partitions=["date=2026-01-01"],

@@ -13,18 +13,14 @@ and a second discovery in one process sees the code as it is then.
 from __future__ import annotations
 
 import importlib
-import linecache
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from servo.asset import AssetDefinition, SqlAssetDefinition
@@ -32,6 +28,7 @@ from servo.contract.manifest import DEFAULT_PROJECT, Manifest
 from servo.data_contract import ContractDefinition
 from servo.declare import declare, declare_notification, declare_schedule, declare_sensor
 from servo.errors import Invalid, Misdeclared
+from servo.fresh_imports import importing_from, is_own, is_under, own_modules
 from servo.ignore import IgnoredFiles
 from servo.imports import ModuleImports, imports_of
 from servo.namespaces import NamespaceDefinition
@@ -54,11 +51,19 @@ _DEFINITIONS: Final = (
     NamespaceDefinition,
     ContractDefinition,
 )
-_OURS: Final = __name__.partition(".")[0]
 _lock = threading.Lock()  # one discovery at a time: it changes the import system
 
 
-def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
+BeforeImport = Callable[[str, Path], None]
+"""Called with the name and the file of a module."""
+
+
+def discover(
+    root: Path,
+    modules: Sequence[str] | None = None,
+    *,
+    before_import: BeforeImport = lambda name, file: None,
+) -> Project:
     """The project in `root`: all that its modules define, and the problems of importing them.
 
     `modules` are names of modules and packages, from `root/src` if that exists, else from
@@ -78,9 +83,9 @@ def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
         names = sorted(name for name, each in imports.items() if each.servo)
     else:
         names = sorted(_declared(modules, base, imports, problems))
-    with _lock, _importing_from(base):
-        loaded = list(_load(names, root, base, problems))
-        loaded += [module for module in _own_modules(base) if module not in loaded]
+    with _lock, importing_from(base):
+        loaded = list(_load(names, root, base, problems, before_import))
+        loaded += [module for module in own_modules(base) if module not in loaded]
         definitions = _collect(loaded)
         _read_sources(definitions)
     imported = {*names, *(module.__name__ for module in loaded)}
@@ -193,87 +198,15 @@ def _module_name(path: Path) -> str:
 # -- importing them -----------------------------------------------------------------------
 
 
-class _FreshLoader(SourceFileLoader):
-    """Compiles the source as it is now."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
-class _Finder(MetaPathFinder):
-    def __init__(self, base: Path) -> None:
-        self._base = base
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname.partition(".")[0] in {_OURS, *sys.stdlib_module_names}:
-            return None
-        place = self._base.joinpath(*fullname.split("."))
-        package, file = place / "__init__.py", place.with_suffix(".py")
-        if package.is_file():
-            loader = _FreshLoader(fullname, str(package))
-            return spec_from_file_location(
-                fullname, package, loader=loader, submodule_search_locations=[str(place)]
-            )
-        if file.is_file():
-            return spec_from_file_location(fullname, file, loader=_FreshLoader(fullname, str(file)))
-        return None
-
-
-@contextmanager
-def _importing_from(base: Path) -> Iterator[None]:
-    path, finder = list(sys.path), _Finder(base)
-    before = _forget(base)
-    sys.path.insert(0, str(base))
-    sys.meta_path.insert(0, finder)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path[:] = path
-        sys.meta_path.remove(finder)
-        _forget(base)
-        sys.modules.update(before)
-        importlib.invalidate_caches()
-
-
-def _own_modules(base: Path) -> list[ModuleType]:
-    """What is imported of this folder, in the order of names."""
-    imported = sys.modules.copy()  # another thread may import something meanwhile
-    return [imported[name] for name in sorted(imported) if _is_under(imported[name], base)]
-
-
-def _forget(base: Path) -> dict[str, ModuleType]:
-    """Remove, and return, what has been imported from this folder."""
-    linecache.clearcache()
-    imported = sys.modules.copy()  # another thread may import something meanwhile
-    modules = {name: module for name, module in imported.items() if _is_under(module, base)}
-    for name in modules:
-        del sys.modules[name]
-    return modules
-
-
-def _is_under(module: ModuleType, base: Path) -> bool:
-    """Whether the module is of this folder's own files, and not of a library inside it."""
-    file = getattr(module, "__file__", None)
-    places = [file] if file else list(getattr(module, "__path__", None) or [])
-    is_ours = getattr(module, "__name__", "").partition(".")[0] == _OURS
-    # Most of thousands are elsewhere, which a text says sooner than a path.
-    near = [str(place) for place in places if str(place).startswith(str(base))]
-    return not is_ours and any(_is_own(Path(place), base) for place in near)
-
-
-def _is_own(place: Path, base: Path) -> bool:
-    if not place.is_relative_to(base):
-        return False
-    return not any(
-        part.startswith(".") or part == "site-packages" for part in place.relative_to(base).parts
-    )
-
-
 def _load(
-    names: Sequence[str], root: Path, base: Path, problems: list[Problem]
+    names: Sequence[str],
+    root: Path,
+    base: Path,
+    problems: list[Problem],
+    before_import: BeforeImport,
 ) -> Iterator[ModuleType]:
     for name in names:
+        before_import(name, _file_of(name, base))
         try:
             _check_free(name, base)
             yield importlib.import_module(name)
@@ -285,7 +218,7 @@ def _check_free(name: str, base: Path) -> None:
     """Refuse a module that Python would not find under its name."""
     top = name.partition(".")[0]
     loaded = sys.modules.get(top)
-    if top in sys.stdlib_module_names or (loaded is not None and not _is_under(loaded, base)):
+    if top in sys.stdlib_module_names or (loaded is not None and not is_under(loaded, base)):
         raise Invalid(f"the module {name!r} is hidden by another of that name", hint="rename it")
 
 
@@ -325,11 +258,14 @@ def _place(name: str, error: BaseException, base: Path) -> tuple[str, int]:
         return error.filename, error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if _is_own(Path(frame.filename), base):
+        if is_own(Path(frame.filename), base):
             return frame.filename, frame.lineno or 1
+    return str(_file_of(name, base)), 1
+
+
+def _file_of(name: str, base: Path) -> Path:
     place = base.joinpath(*name.split("."))
-    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    return str(file), 1
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 # -- what they define ---------------------------------------------------------------------

@@ -46,6 +46,7 @@ class ProjectRefused(Invalid):
         lines = "\n".join(str(problem) for problem in problems)
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
         super().__init__(f"the project has {count}:\n{lines}")
+        self.problems = tuple(problems)
         self.details = {"problems": msgspec.to_builtins(list(problems))}
 
 

@@ -20,7 +20,9 @@ from importlib import import_module
 from typing import Any
 
 from servo.asset import AnyAsset
+from servo.contract.manifest import GateAction
 from servo.contract.partition import Scalar
+from servo.contract.task import CheckStatus
 from servo.errors import Invalid
 
 __all__ = ["AssetResult", "CheckOutcome", "run_asset"]
@@ -34,9 +36,9 @@ class CheckOutcome:
     """The result of a check."""
 
     name: str
-    status: str
+    status: CheckStatus
     """passed, failed, or error: it could not be evaluated."""
-    action: str
+    action: GateAction
     """By the asset's gating: continue, warn, quarantine, block, fail_task, fail_run."""
     message: str = ""
     failing: int | None = None
@@ -56,7 +58,7 @@ class AssetResult:
     """A `pyarrow.Table`, as it would be read back; None where there is no output."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     checks: Sequence[CheckOutcome] = ()
-    gate: str = "continue"
+    gate: GateAction = "continue"
     """The strongest action of the checks."""
 
     @property

@@ -50,5 +50,28 @@ def imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
             yield full if full in modules() else node.module
 
 
+def imported_by_name(module: str) -> Iterator[str]:
+    """What calls of `import_module` import: a name, its fixed begin and `*`, or `*`."""
+    for node in nodes(module):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in BY_NAME:
+            yield module_text(module, node.args[0])
+
+
+BY_NAME = ("import_module", "__import__")
+
+
+def module_text(module: str, name: ast.expr) -> str:
+    match name:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            return f"{text}*"
+        case ast.Name(id=constant):
+            for node in tree(module).body:
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == constant:
+                    return module_text(module, node.value)
+    return "*"
+
+
 def within(module: str, *packages: str) -> bool:
     return any(module == each or module.startswith(f"{each}.") for each in packages)

@@ -7,12 +7,15 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 
+from arco.app.domains import EVENTS
 from arco.orchestration import actions
-from tests.architecture.source import ROOT, modules, nodes, within
+from arco.storage.port import Store
+from tests.architecture.source import ROOT, modules, nodes, tree, within
 
 LAYERS = "layers, high to low"
-RULES = {
+RULES: dict[tuple[str, str], str | tuple[str, ...]] = {
     ("`servo/contract`", "imports anything of `arco`"): "servo never imports arco",
     ("`servo`", "imports Spark, Arrow or `arco`"): "servo needs neither Spark nor Arrow",
     ("`arco/columns`", "reads or writes a file"): "columns are no files",
@@ -27,8 +30,11 @@ RULES = {
     ): LAYERS,
     ("`arco/quality`", "evaluates a check"): LAYERS,
     ("`arco/security`", "knows another domain"): LAYERS,
-    ("`arco/imports`", "reads what a worker wrote"): LAYERS,
-    ("`arco/ingest`", "treats a report as a version of Arco"): LAYERS,
+    ("`arco/imports`", "reads versions or their data"): "imports of projects read no data",
+    (
+        "`arco/ingest`",
+        "imports `execution`: a report is no version",
+    ): "external reports make no versions",
     ("`arco/lineage`", "needs Spark"): "tasks, columns and lineage need no Spark",
     (
         "`arco/search`",
@@ -43,17 +49,31 @@ RULES = {
     ("`arco/notifications`", "imports `dispatch`, which sends"): LAYERS,
     ("`arco/answers`", "appends to the log"): "answers do not append",
     ("`arco/transport`", "imports either of them"): LAYERS,
-    ("`arco/dispatch`", "decides what should happen"): "test_dispatch_makes_no_action_of_its_own",
+    (
+        "`arco/dispatch`",
+        "creates an action, or an event that is not the outcome of an operation it performed",
+    ): (
+        "test_dispatch_makes_no_action_of_its_own",
+        "test_dispatch_creates_only_events_of_what_it_performed",
+    ),
     ("`arco/worker`", "writes tables"): "workers write no tables",
-    ("`arco/engine.py`", "is imported by a separate orchestrator or worker"): LAYERS,
+    (
+        "`arco/engine.py`",
+        "is imported by a separate orchestrator, worker or server",
+    ): (LAYERS, "separate processes use no local engine"),
     (
         "`arco/spark`",
         "imports PySpark before a task asks for Spark",
     ): "test_nothing_imports_pyspark_before_a_task_asks_for_it",
     (
         "`arco/api`",
-        "gives a read access to an appender; stores state of its own",
-    ): "reads of the API cannot append",
+        "gives a read access to an appender; "
+        "writes to the store, except used logins and objects of remote workers",
+    ): (
+        "reads of the API cannot append",
+        "the API writes through commands",
+        "test_the_api_writes_only_logins_and_objects_of_workers",
+    ),
     (
         "`arco/remote`",
         "opens a store; imports the server",
@@ -78,7 +98,10 @@ def test_every_rule_exists() -> None:
     contracts = {each["name"] for each in settings["tool"]["importlinter"]["contracts"]}
     text = "".join(file.read_text("utf-8") for file in (ROOT / "tests/architecture").glob("*.py"))
     tests = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE))
-    assert set(RULES.values()) - contracts - tests == set()
+    rules = {
+        rule for each in RULES.values() for rule in ((each,) if isinstance(each, str) else each)
+    }
+    assert rules - contracts - tests == set()
 
 
 def test_every_package_has_its_line_and_its_layer() -> None:
@@ -98,16 +121,80 @@ def test_every_package_has_its_line_and_its_layer() -> None:
 
 
 def test_dispatch_makes_no_action_of_its_own() -> None:
-    """It performs those of controllers, which are data."""
+    """It performs those of controllers, which are data: their types are in `match` and in
+    annotations, and nothing is called with them or on them."""
     names = {each.__name__ for each in actions.Action.__args__}
-    made = {
-        (module, ast.unparse(node.func))
+    used = {
+        (module, node.lineno)
+        for module in modules()
+        if within(module, "arco.dispatch")
+        for node in expressions(tree(module))
+        if isinstance(node, ast.Name | ast.Attribute) and last_name(node) in names
+    }
+    assert used == set()
+
+
+def expressions(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that are neither in a pattern, nor in an annotation, nor the type of an
+    `isinstance`."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        is_pattern = isinstance(node, ast.MatchClass) and name == "cls"
+        if is_pattern or name in ("annotation", "returns"):
+            continue
+        children = value if isinstance(value, list) else [value]
+        if name == "args" and isinstance(node, ast.Call) and last_name(node.func) == "isinstance":
+            children = children[:1]
+        for child in children:
+            if isinstance(child, ast.AST):
+                yield from expressions(child)
+
+
+def last_name(node: ast.AST) -> str:
+    return ast.unparse(node).rpartition(".")[2]
+
+
+OUTCOMES = {
+    "AttemptLost": "the action `LoseAttempt`",
+    "DispatchEnqueued": "the action `Enqueue`",
+    "FreshnessObserved": "a search for the newest data of an asset",
+    "NotificationAttempted": "a message was sent, or could not be",
+    "RunRequestRefused": "a request could not be planned",
+    "TaskFinished": "a task could not be enqueued",
+    "TasksAdmitted": "the action `AdmitTasks`",
+    "TasksCancelled": "the action `CancelTasks`",
+    "TimerFired": "the action `FireTimer`",
+}
+"""The events that dispatch creates, with what it has performed."""
+
+
+def test_dispatch_creates_only_events_of_what_it_performed() -> None:
+    names = {each.__name__ for each in EVENTS}
+    created = {
+        last_name(node.func)
         for module in modules()
         if within(module, "arco.dispatch")
         for node in nodes(module)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names
+        if isinstance(node, ast.Call)
     }
-    assert made == set()
+    assert created & names == OUTCOMES.keys()
+
+
+WRITES = {"put", "put_parts", "delete", "copy"}
+"""The methods of a store that change it."""
+
+
+def test_the_api_writes_only_logins_and_objects_of_workers() -> None:
+    assert {name for name in WRITES if hasattr(Store, name)} == WRITES
+    assert {
+        module
+        for module in modules()
+        if within(module, "arco.api")
+        for node in nodes(module)
+        if isinstance(node, ast.Attribute)
+        and node.attr in WRITES
+        and last_name(node.value).endswith("store")
+    } == {"arco.api.login", "arco.api.work_objects"}
 
 
 def test_nothing_imports_pyspark_before_a_task_asks_for_it() -> None:

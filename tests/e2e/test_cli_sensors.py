@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.e2e.conftest import Servo
 from tests.e2e.test_cli_flow import deploy, project
 from tests.e2e.test_cli_processes import lines_until
@@ -104,6 +106,50 @@ def test_a_test_shows_what_a_sensor_would_ask_for_and_changes_nothing(servo: Ser
     assert "there is no workspace other" in failed.stdout
     assert not (servo.store / "default" / "other").exists()
     assert servo.json("sensors", "list")["generation"] == before
+
+
+ENDS = """
+import ctypes, itertools, os, threading, time
+from servo import *
+
+@asset(namespace="raw")
+def orders() -> None: ...
+
+@sensor(selection=[orders], interval="5s", timeout="1s")
+def bad(ctx: SensorContext) -> SensorResult:
+    assert not {{"ARCO_TASK_KEYS", "ARCO_TOKEN"}} & set(os.environ)
+    print("printed by the sensor", flush=True)
+    {body}
+    return SensorResult()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("os._exit(0)", "process.exit", "the function ended its process (exit status 0)"),
+        ("ctypes.string_at(0)", "process.crash", "the function ended its process (SIGSEGV)"),
+        ("all(itertools.repeat(1))", "timeout.task", "the sensor took longer than its 1 s"),
+        (
+            "os.closerange(3, 200)",
+            "process.descriptors",
+            "the function closed a file descriptor that is not its own",
+        ),
+        ("threading.Thread(target=time.sleep, args=(600,)).start()", "", ""),
+    ],
+    ids=["exits", "crashes", "loops in C", "closes", "leaves a thread"],
+)
+def test_a_sensor_that_ends_its_process_fails_its_test(
+    servo: Servo, body: str, code: str, message: str
+) -> None:
+    (servo.directory / "bad.py").write_text(ENDS.format(body=body))
+    servo.env |= {"ARCO_TASK_KEYS": "1:" + 32 * "00", "ARCO_TOKEN": "arco_x"}
+    done = servo.run("sensors", "test", "bad", "--json")
+    trial = json.loads(done.stdout)
+    assert done.returncode == (1 if code else 0), done
+    assert "printed by the sensor" in done.stderr
+    error = trial["error"] or {"code": "", "message": ""}
+    assert (error["code"], error["message"]) == (code, message)
 
 
 def test_real_processes_evaluate_sensors_and_what_hangs_times_out(servo: Servo) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from arco.app import Workspace
 from arco.clock import Clock
 from arco.log.commit import publish
+from arco.log.contents import GenerationTables
 from arco.log.envelope import Event, Origin, make_event
 from arco.log.head import Head
 from arco.log.publish import Proposal, left_to_delete
@@ -89,7 +90,7 @@ def to_events(w: Workspace, steps: list[Step], ids: Callable[[], str]) -> list[E
 def emptied(w: Workspace, head: Head, names: Sequence[str], kind: str) -> Proposal:
     """A generation in which some tables have no rows."""
     root = head.manifest
-    contents = w.manifests.contents(head)
+    contents = GenerationTables(w.manifests, head)
     changes = [
         msgspec.structs.replace(
             ref, tables={name: at for name, at in ref.tables.items() if name not in names}

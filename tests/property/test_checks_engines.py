@@ -22,9 +22,10 @@ from arco.columns.arrow import from_arrow
 from arco.spark.read import read_frame
 from arco.storage.local import LocalStore
 from arco.worker.checks import CheckContext, Subject, evaluate
+from arco.worker.checks.check_request import CheckRequest
 from arco.worker.checks.duck import DuckEngine
 from arco.worker.checks.engine import CheckEngine, EngineNeed
-from arco.worker.checks.kinds import CheckRequest, need_of
+from arco.worker.checks.kinds import need_of
 from arco.worker.checks.needs import FalseRows, NewestValue, ProvenFinding, PythonCall
 from arco.worker.checks.predicates import for_duckdb
 from arco.worker.checks.sparks import SparkCheckEngine

@@ -23,6 +23,7 @@ from arco.orchestration.limit_events import DispatchPaused, DispatchResumed, Lim
 from arco.orchestration.limit_tables import LimitName, Permit
 from arco.orchestration.limit_usage import run_limit_reached
 from arco.orchestration.limits import Limits
+from arco.orchestration.states import RunTrigger
 from arco.orchestration.tables import RUNS, TASKS, TaskRow
 from arco.state.changes import Changes
 from tests.kit.depth import examples
@@ -221,9 +222,11 @@ def test_never_more_runs_than_a_limit_are_active(seed: int) -> None:
         board, use = site.board, site.board.run_use(f.now)
         permit = Permit(board.position, f"p{number}")
         for place in range(rng.randint(0, 3)):  # counted together
-            if board.declared.values and not run_limit_reached(board.declared, use, "manual"):
+            if board.declared.values and not run_limit_reached(
+                board.declared, use, RunTrigger.MANUAL
+            ):
                 outbox.append(triggered(1, f"run{number}-{place}", permit=permit))
-                use = use.with_one("manual")
+                use = use.with_one(RunTrigger.MANUAL)
         if rng.random() < 0.3:
             active = [run.run_id for run in f.all(RUNS) if run.state in states.RUN_ACTIVE]
             outbox += [RunCancelRequested(run_id=run_id) for run_id in active[:1]]

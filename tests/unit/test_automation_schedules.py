@@ -21,7 +21,7 @@ from arco.orchestration.declarations import PlainSchedule
 from arco.orchestration.events import DeploymentCreated
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import decode_request
-from arco.orchestration.states import RequestState, RunState
+from arco.orchestration.states import RequestState, RunState, RunTrigger
 from arco.orchestration.tables import RunRequestRow
 from arco.state.tier1 import Tier1
 from servo.errors import Invalid
@@ -449,8 +449,8 @@ def test_a_request_that_the_log_does_not_take_keeps_nobody_from_being_planned() 
     row = RunRequestRow(
         request_key="k1",
         state=RequestState.PENDING,
-        kind="m" * (2 << 20),  # its trigger is larger than an event may be
-        reference="",
+        kind=RunTrigger.MANUAL,
+        reference="r" * (2 << 20),  # its trigger is larger than an event may be
         selection=[],
         partitions=[],
         request='{"selection": ["city.alone"]}',

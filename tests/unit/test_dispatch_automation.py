@@ -10,11 +10,15 @@ from statistics import median
 import pytest
 
 from arco.automation import freshness_fold
+from arco.automation.asset_watch import AssetWatch
+from arco.automation.backfill_commands import BackfillDraft
+from arco.automation.freshness_agenda import FreshnessAgenda
 from arco.automation.freshness_events import FreshnessEvaluated
 from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_POLICIES, FreshnessStatus
-from arco.dispatch.automation import Automation
+from arco.dispatch import automation
 from arco.dispatch.orchestrator import Orchestrator
 from arco.errors import Invalid, Unavailable
+from arco.orchestration.plan import PlanRequest
 from arco.transport.queues.port import Message
 from tests.kit.clocks import SkewedClock
 from tests.kit.flows import OrchestratorProcess, commit_all
@@ -23,6 +27,10 @@ from tests.kit.schedules import START, Town, fired
 from tests.kit.sensors import POLL, SensorTown
 
 OFTEN = "\noften = schedule('often', cron='*/10 * * * *', selection=[alone])\n"
+DAYS = """
+@asset(namespace="city", partitions=daily("date", start="2026-01-01"))
+def days() -> None: ...
+"""
 FIRST = START.replace(minute=10)
 TICKS = fired("08:10", "08:20", "08:30")
 
@@ -59,7 +67,7 @@ def test_a_series_that_cannot_be_judged_stops_no_schedule_and_no_start(
     w = town.fresh()
     stale = FreshnessStatus.STALE
     with monkeypatch.context() as before:  # a row of a program that took such a fact
-        before.setattr(freshness_fold, "_has_series", lambda policy, series: True)
+        before.setattr(freshness_fold, "has_series", lambda policy, series: True)
         fact = FreshnessEvaluated(
             asset_id=row.asset_id, series="garbage", number=row.number, status=stale, due_at=START
         )
@@ -72,13 +80,24 @@ def test_a_series_that_cannot_be_judged_stops_no_schedule_and_no_start(
     assert restarted.outage.error is None
 
 
-@pytest.mark.parametrize("part", ["_evaluate_sensors", "_by_assets", "_judged", "_chunks"])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (automation, "sensor_calls"),
+        (AssetWatch, "has_work"),
+        (FreshnessAgenda, "is_due"),
+        (automation, "backfill_chunks"),
+    ],
+    ids=["sensors", "asset automation", "freshness", "backfills"],
+)
 def test_a_part_that_fails_is_logged_once_and_stops_no_other(
-    part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    owner: object, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    town = SensorTown(POLL + OFTEN)
+    town = SensorTown(POLL + DAYS + OFTEN)
+    days = PlanRequest(selection=("city.days",), partitions=("date=2026-01-01..2026-01-02",))
+    town.fresh().commands.backfills.create(BackfillDraft(request=days))
     orchestrator = OrchestratorProcess(town.store, town.clock, 77).orchestrator
-    monkeypatch.setattr(Automation, part, raising(Invalid("no such thing")))
+    monkeypatch.setattr(owner, name, raising(Invalid("no such thing")))
     with caplog.at_level(logging.ERROR):
         pauses = rounds(town, orchestrator)
     assert town.states() == TICKS

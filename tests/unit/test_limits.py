@@ -24,7 +24,7 @@ from arco.orchestration.limit_tables import (
 from arco.orchestration.limit_usage import RunUse, TaskUse, run_limit_reached
 from arco.orchestration.limits import dispatch_limits
 from arco.orchestration.plan import PlanRequest
-from arco.orchestration.states import RunState, TaskState
+from arco.orchestration.states import RunState, RunTrigger, TaskState
 from arco.orchestration.tables import TASKS
 from servo.errors import Invalid as Misdeclared
 from tests.kit.clocks import SimClock
@@ -222,19 +222,24 @@ def test_a_board_counts_runs_of_today_that_have_ended() -> None:
 @pytest.mark.parametrize(
     ("limit", "use", "kind", "text"),
     [
-        (LimitName.CONCURRENT_RUNS, RunUse(3), "manual", "3 runs are active"),
+        (LimitName.CONCURRENT_RUNS, RunUse(3), RunTrigger.MANUAL, "3 runs are active"),
         (
             LimitName.CONCURRENT_RUNS,
             RunUse(2, 2),
-            "backfill",
+            RunTrigger.BACKFILL,
             "2 runs are of backfills, which leave",
         ),
-        (LimitName.DAILY_RUNS, RunUse(0, 0, 3), "schedule", "3 runs were started today (UTC)"),
-        (LimitName.BACKFILL_RUNS, RunUse(9, 3), "backfill", "3 runs are of backfills"),
+        (
+            LimitName.DAILY_RUNS,
+            RunUse(0, 0, 3),
+            RunTrigger.SCHEDULE,
+            "3 runs were started today (UTC)",
+        ),
+        (LimitName.BACKFILL_RUNS, RunUse(9, 3), RunTrigger.BACKFILL, "3 runs are of backfills"),
     ],
 )
 def test_a_refusal_names_the_limit_its_value_and_the_use(
-    limit: LimitName, use: RunUse, kind: str, text: str
+    limit: LimitName, use: RunUse, kind: RunTrigger, text: str
 ) -> None:
     reached = run_limit_reached(declared(("workspace", limit, 3)), use, kind)
     assert reached is not None
@@ -246,9 +251,9 @@ def test_a_refusal_names_the_limit_its_value_and_the_use(
 
 def test_backfills_may_have_the_only_place_there_is() -> None:
     one = declared(("workspace", LimitName.CONCURRENT_RUNS, 1))
-    assert run_limit_reached(one, RunUse(0), "backfill") is None
-    assert run_limit_reached(DeclaredLimits(), RunUse(5, 5), "backfill") is not None
-    assert run_limit_reached(DeclaredLimits(), RunUse(500, 5), "manual") is None
+    assert run_limit_reached(one, RunUse(0), RunTrigger.BACKFILL) is None
+    assert run_limit_reached(DeclaredLimits(), RunUse(5, 5), RunTrigger.BACKFILL) is not None
+    assert run_limit_reached(DeclaredLimits(), RunUse(500, 5), RunTrigger.MANUAL) is None
 
 
 def test_a_run_with_too_many_tasks_is_refused_before_anything_is_stored(w: Workspace) -> None:

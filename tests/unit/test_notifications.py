@@ -47,7 +47,7 @@ from arco.orchestration.declarations import (
 )
 from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import PlanRequest
-from arco.orchestration.states import RunState
+from arco.orchestration.states import RunState, RunTrigger
 from arco.orchestration.tables import RUN_REQUESTS, RUNS
 from arco.state.fold import Fact, NoRows, Rows, fold_stage
 from servo.contract.sensing import SensorAnswer, SensorRun
@@ -488,7 +488,7 @@ def test_a_sensor_that_fails_has_not_recovered_when_what_it_asked_for_before_is_
     assert alert.subject == "sense:sensor:main/poll"
 
 
-def ended(trigger: str, reference: str, state: RunState, run_id: str) -> RunEnded:
+def ended(trigger: RunTrigger, reference: str, state: RunState, run_id: str) -> RunEnded:
     return RunEnded(
         run_id=run_id,
         run_key="",
@@ -518,9 +518,9 @@ def told_of(*payloads: Payload) -> tuple[list[tuple[str, str]], list[str]]:
 
 def test_failed_runs_of_automations_of_assets_are_told_and_leave_no_open_alert() -> None:
     told, alerts = told_of(
-        ended("materialization", "shop.raw 1 of run R1 is new", RunState.FAILED, "R2"),
-        ended("materialization", "shop.raw 2 of run R3 is new", RunState.FAILED, "R4"),
-        ended("manual", "R4", RunState.FAILED, "R5"),
+        ended(RunTrigger.MATERIALIZATION, "shop.raw 1 of run R1 is new", RunState.FAILED, "R2"),
+        ended(RunTrigger.MATERIALIZATION, "shop.raw 2 of run R3 is new", RunState.FAILED, "R4"),
+        ended(RunTrigger.MANUAL, "R4", RunState.FAILED, "R5"),
     )
     assert told == [("run_failed", "run:R2"), ("run_failed", "run:R4"), ("run_failed", "run:R5")]
     assert alerts == []
@@ -529,11 +529,11 @@ def test_failed_runs_of_automations_of_assets_are_told_and_leave_no_open_alert()
 def test_alerts_of_a_schedule_or_sensor_that_is_removed_are_closed() -> None:
     gone = {"project": "shop", "deployment_id": "D"}
     refusal = RunRequestDropped(
-        request_key="k", kind="schedule", reference="shop/nightly@T", reason="no"
+        request_key="k", kind=RunTrigger.SCHEDULE, reference="shop/nightly@T", reason="no"
     )
     failures = [
-        ended("schedule", "shop/nightly@T", RunState.FAILED, "R1"),
-        ended("webhook", "shop/push#1", RunState.FAILED, "R2"),
+        ended(RunTrigger.SCHEDULE, "shop/nightly@T", RunState.FAILED, "R1"),
+        ended(RunTrigger.WEBHOOK, "shop/push#1", RunState.FAILED, "R2"),
         refusal,
     ]
     open_alerts = told_of(*failures)[1]
@@ -550,7 +550,10 @@ def test_a_refused_request_of_an_automation_of_assets_is_told_and_leaves_no_open
     key = "materialization:3.0"
     told, alerts = told_of(
         RunRequestDropped(
-            request_key=key, kind="materialization", reference="shop.raw 1 is new", reason="no"
+            request_key=key,
+            kind=RunTrigger.MATERIALIZATION,
+            reference="shop.raw 1 is new",
+            reason="no",
         )
     )
     assert (told, alerts) == ([("automation_failed", f"start:{key}")], [])
@@ -559,12 +562,19 @@ def test_a_refused_request_of_an_automation_of_assets_is_told_and_leaves_no_open
 @pytest.mark.parametrize("partition", ["", " region=eu", " region=eu/west", " name=a@b"])
 def test_runs_for_freshness_are_told_by_asset_whatever_its_partitions(partition: str) -> None:
     failed = [
-        ended("freshness", f"shop.raw{partition}@2026-01-0{day}T09:00", RunState.FAILED, f"R{day}")
+        ended(
+            RunTrigger.FRESHNESS,
+            f"shop.raw{partition}@2026-01-0{day}T09:00",
+            RunState.FAILED,
+            f"R{day}",
+        )
         for day in (1, 2)
     ]
     told, alerts = told_of(*failed)
     assert (told, alerts) == ([("run_failed", "freshness:shop.raw")], ["freshness:shop.raw"])
-    good = ended("freshness", f"shop.raw{partition}@2026-01-03T09:00", RunState.SUCCEEDED, "R3")
+    good = ended(
+        RunTrigger.FRESHNESS, f"shop.raw{partition}@2026-01-03T09:00", RunState.SUCCEEDED, "R3"
+    )
     told, alerts = told_of(*failed, good)
     assert (told[1:], alerts) == ([("recovered", "freshness:shop.raw")], [])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arco.app import Workspace
-from arco.cli.runs import _settled
+from arco.cli.runs import row_after_cancel
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.orchestration.board import Board
 from arco.orchestration.commands import CANCELLED_AT_ONCE
@@ -273,7 +273,7 @@ def test_cancelled_run_with_tasks_at_workers_alone_is_not_waited_for() -> None:
     worker.ledger.append([Attempt("t00").started()])
     worker.commands.orchestration.cancel(RUN)
     before = site.clock.now()
-    row = _settled(site.process(2), RUN)
+    row = row_after_cancel(site.process(2), RUN)
     assert (row.state, row.tasks_cancelled) == (RunState.CANCELLING, 1)
     assert site.clock.now() == before
 
@@ -318,7 +318,7 @@ def test_report_of_a_worker_is_not_taken_for_an_orchestrator() -> None:
         worker.committer.commit()
 
     site.clock.meanwhile = report_late
-    assert _settled(workspace, RUN).state == RunState.CANCELLED
+    assert row_after_cancel(workspace, RUN).state == RunState.CANCELLED
 
 
 def test_large_run_is_left_to_an_orchestrator_that_lives() -> None:
@@ -329,7 +329,7 @@ def test_large_run_is_left_to_an_orchestrator_that_lives() -> None:
     workspace = site.process(2)
     workspace.commands.orchestration.cancel(RUN)
     site.clock.meanwhile = orchestrator.step
-    assert _settled(workspace, RUN).state == RunState.CANCELLING
+    assert row_after_cancel(workspace, RUN).state == RunState.CANCELLING
     site.clock.meanwhile = None
     for _ in range(5):
         site.clock.sleep(1)

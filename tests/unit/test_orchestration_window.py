@@ -19,6 +19,7 @@ from arco.orchestration.controllers.ready_dispatch import (
 from arco.orchestration.controllers.send_ahead import dispatch_ahead
 from arco.orchestration.limit_tables import DeclaredLimits, LimitName, LimitRow
 from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.states import RunTrigger
 from arco.orchestration.window import (
     ASSUMED_SLOTS,
     UNPLACED,
@@ -323,7 +324,7 @@ def test_large_run_goes_on_beside_many_small_ones() -> None:
     assert all("large" in started for started in rounds)
 
 
-BACKFILL: dict[str, Any] = {"trigger": "backfill", "priority": -1_000}
+BACKFILL: dict[str, Any] = {"trigger": RunTrigger.BACKFILL, "priority": -1_000}
 
 
 @pytest.mark.parametrize("slots", [1, 2, 8, 64])

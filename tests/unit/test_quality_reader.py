@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from arco.cli.checks import _named, _standing
+from arco.cli.checks import find_check_name, status_reason
 from arco.cli.live import is_partition
 from arco.errors import NotFound
 from arco.quality.events import ChecksEvaluated
@@ -59,18 +59,18 @@ def test_results_are_newest_first() -> None:
 
 def test_a_part_of_a_name_names_a_check() -> None:
     results = FOUND.results("A")
-    assert _named("unique(id)", "a.b", results) == "unique(id)"
-    assert _named("uni", "a.b", results) == "unique(id)"
+    assert find_check_name("unique(id)", "a.b", results) == "unique(id)"
+    assert find_check_name("uni", "a.b", results) == "unique(id)"
     with pytest.raises(NotFound, match=r"more than one check of a\.b matches 'u'"):
-        _named("u", "a.b", results)
-    assert _named("zzz", "a.b", results) == ""
+        find_check_name("u", "a.b", results)
+    assert find_check_name("zzz", "a.b", results) == ""
     with pytest.raises(NotFound, match=r"checks: row_count, unique\(id\)"):
-        _named("zzz", "a.b", results, last=True)
+        find_check_name("zzz", "a.b", results, last=True)
 
 
 def test_a_failure_says_since_when() -> None:
     (row,) = [row for row in FOUND.status("A") if row.status == "failed"]
-    assert _standing(row) == "2 of 10 rows (since 2026-01-01 00:00, 2 times)"
+    assert status_reason(row) == "2 of 10 rows (since 2026-01-01 00:00, 2 times)"
     assert row.evaluated_at - cast(datetime, row.failing_since) == timedelta(hours=2)
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
+import pyarrow as pa
 import pytest
 
-from arco.orchestration.events import TimerFired
+from arco.errors import Corrupt
+from arco.log.envelope import EventTypes
+from arco.orchestration.events import RunRequested, RunTriggered, TimerFired
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.states import RunTrigger
 from arco.orchestration.tables import (
     KEPT_HOT,
     RUN_KEYS,
+    RUN_REQUESTS,
     RUNS,
     TASKS,
 )
+from arco.orchestration.triggers import run_trigger
 from tests.kit.run_fold import ok, outcome, run_rows
 from tests.kit.runs import (
     RUN,
@@ -97,3 +105,34 @@ def test_reports_about_a_run_that_left_change_nothing() -> None:
     f.add(ok("t00"))
     f.wait(KEPT_HOT.total_seconds() + 1)
     assert run_rows(f.add(ok("t00"), Attempt("t00").started(), *plan(chain_of(1)))) == []
+
+
+def test_a_trigger_of_a_newer_program_stays_as_it_is_and_equals_no_other() -> None:
+    types = EventTypes([RunTriggered, RunRequested])
+    run = msgspec.structs.asdict(triggered(0, run_key="k", triggered_by="ana"))
+    set_fields = {name: value for name, value in run.items() if value is not msgspec.UNSET}
+    request = {"request_key": "r", "fingerprint": "f", "request": PlanRequest(selection=("a.b",))}
+    f = Folding()
+    for type_, fields in (
+        (RunTriggered, set_fields | {"trigger": "tide"}),
+        (RunRequested, request | {"kind": "tide"}),
+    ):
+        payload = types.decode(type_.TYPE, type_.VERSION, msgspec.json.encode(fields))
+        assert payload is not None
+        assert b'"tide"' in msgspec.json.encode(payload)
+        f.add(payload)
+    assert f.run().trigger == f.one(RUN_REQUESTS, "r").kind == "tide"
+    assert f.run().trigger not in list(RunTrigger)
+    assert run_trigger(f.run()) == "tide by ana"
+    for table in (RUNS, RUN_REQUESTS):
+        assert table.versioned(table.to_arrow(f.rows[table])) == f.rows[table]
+
+
+def test_a_row_in_a_state_of_a_newer_program_is_not_read() -> None:
+    f = Folding()
+    f.add(triggered(1))
+    columns = RUNS.to_arrow(f.rows[RUNS])
+    states = pa.array(["SLEEPING"])
+    written = columns.set_column(columns.schema.get_field_index("state"), "state", states)
+    with pytest.raises(Corrupt, match="'SLEEPING', which this program does not know"):
+        RUNS.versioned(written)

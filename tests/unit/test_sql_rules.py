@@ -78,7 +78,7 @@ def test_a_misspelled_select_is_told() -> None:
     other = parse_query("DELETE FROM x").problem
     assert problem is not None
     assert other is not None
-    assert problem.hint == "did you mean SELECT?"
+    assert problem.hint == "did you mean 'SELECT'?"
     assert other.hint.startswith("write one query")
 
 

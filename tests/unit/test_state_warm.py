@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
+from collections.abc import Set
 
+import pyarrow as pa
 import pytest
 
 from arco.app import Workspace
@@ -18,7 +21,8 @@ from arco.state.buckets import LoadedBucket
 from arco.state.lookup import look_up
 from arco.state.parquet import Files
 from arco.state.rewrite import write_file
-from arco.state.table import Row, Table
+from arco.state.sorted_rows import shard_slices
+from arco.state.table import Key, Row, Table
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -29,6 +33,12 @@ from tests.kit.workspace import corrupt, make_workspace
 
 def outcome_of(w: Workspace, event_id: str) -> str:
     return str(state_of(w)["log.outcomes"][(event_id,)][1]["status"])
+
+
+def make_buckets_large(patch: pytest.MonkeyPatch) -> None:
+    """Each bucket of a file takes several row groups, and no number of lookups loads it."""
+    patch.setattr(Files, "spans_groups", lambda self, ref, number: True)
+    patch.setattr(warm_module, "LOOKS", sys.maxsize)
 
 
 class Pair:
@@ -271,8 +281,9 @@ def test_rows_of_a_commit_that_is_larger_than_the_budget_are_not_kept() -> None:
 
 def test_rows_committed_without_loading_their_bucket_are_read_when_it_is_loaded() -> None:
     at = Pair()
+    at.do(at.b, NamespaceCreated(namespace="other"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_module.Warm, "_is_large", lambda self, table, number: True)
+        make_buckets_large(patch)
         assert at.do(at.a, NamespaceCreated(namespace="sales")) == "applied"
     assert at.do(at.a, NamespaceCreated(namespace="sales")) == "refused"
 
@@ -309,13 +320,12 @@ def test_a_bucket_has_the_rows_of_the_shard_keys_that_were_looked_at(
         return kept.shards, kept.batch.num_rows
 
     loads: list[object] = []
-    load = getattr(warm_module.Warm, "_load")  # noqa: B009
 
-    def loading(self: object, table: object, number: int, shards: object) -> object:
-        loads.extend([shards] if table is DYNAMIC_KEYS else [])
-        return load(self, table, number, shards)
+    def recording(batch: pa.RecordBatch, key: tuple[str, ...], shards: Set[Key] | None) -> object:
+        loads.extend([shards] if key == DYNAMIC_KEYS.key else [])
+        return shard_slices(batch, key, shards)
 
-    monkeypatch.setattr(warm_module.Warm, "_load", loading)
+    monkeypatch.setattr(warm_module, "shard_slices", recording)
     change = second.commands.orchestration.change_partition_keys
     change(x, add=["c", "d"])
     assert loaded() == ({(x,)}, 3)
@@ -323,6 +333,7 @@ def test_a_bucket_has_the_rows_of_the_shard_keys_that_were_looked_at(
     change(x, remove=["a"])
     change(y, add=["a", "b"], remove=["d"])
     assert loaded() == ({(x,), (y,)}, 6)
+    assert loads
     assert all(each in ({(x,)}, {(y,)}) for each in loads)  # never both again
     for name, keys in ((x, "bcd"), (y, "abc"), (z, "abc")):
         rows = second.read.snapshot().rows(DYNAMIC_KEYS, name)
@@ -340,8 +351,7 @@ def test_new_keys_are_told_by_hashes_in_a_process_that_has_loaded_nothing(
     w.ledger.append([AssetObserved(asset_id=id, row_count=1, size_bytes=1) for id in old])
     w.committer.commit()
     w.upkeep.merger.merge(everything=True)
-    # As those of a table are whose buckets take several row groups.
-    monkeypatch.setattr(warm_module.Warm, "_is_large", lambda self, table, number: True)
+    make_buckets_large(monkeypatch)
     monkeypatch.setattr(warm_module, "MISSES", 4)
     looked_up: Counter[str] = Counter()
 
@@ -410,7 +420,7 @@ def test_new_keys_of_a_spread_shard_key_read_each_file_once_and_load_few_rows() 
 def test_new_keys_in_buckets_of_several_row_groups_are_hashed_after_some_lookups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(warm_module.Warm, "_is_large", lambda self, table, number: True)
+    make_buckets_large(monkeypatch)
     shelf = Shelf(3_200, files=8)
     assert all(shelf.warm.get(PAGES, ("b", page)) is None for page in range(10_000, 10_400))
     assert shelf.store.count("get", "") <= 8 * 65

@@ -28,6 +28,7 @@ from arco.answers.asset_states import (
     ASSET_STATES,
     AssetOutcome,
     AssetOutcomeRow,
+    AttemptOutcome,
 )
 from arco.answers.sla import SlaBreach, SlaReader
 from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
@@ -75,7 +76,7 @@ class QualityHealth(Struct, frozen=True, kw_only=True):
 
 class LastRunHealth(Struct, frozen=True, kw_only=True):
     run_id: str
-    outcome: str
+    outcome: AttemptOutcome
     """Of the asset's task: succeeded, failed or held."""
     completed_at: datetime | None = None
     """Of the run; so is the rest. Null while it is active."""

@@ -113,9 +113,9 @@ class AssetExplainer:
         checks = cause.facts.get("checks")
         asset_id, id = self._inputs.asset_id(asset), cause.facts.get("materialization_id")
         row = self.snapshot.get(QUARANTINE, asset_id, id)
-        if row is None or (row.status == "BLOCKED" and isinstance(checks, list) and checks):
-            name = checks[0].partition(":")[0] if isinstance(checks, list) and checks else ""
-            return QualityBlocked(check_name=name, failed_at=cause.at)
+        check = checks[0] if isinstance(checks, list) and checks else ""
+        if row is None or (row.status == HoldStatus.BLOCKED and check):
+            return QualityBlocked(check_name=check.partition(":")[0], failed_at=cause.at)
         by = row.held_by or "checks"
         return QuarantinedOutput(quarantined_by=by, quarantined_at=row.held_at, reason=row.reason)
 

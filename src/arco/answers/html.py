@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from arco.answers.shapes import Cause
+
+class ChainLink(NamedTuple):
+    text: str
+    commands: tuple[str, ...]
+    """Suggested to remedy it."""
 
 
 def as_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -19,19 +22,21 @@ def as_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_chain(
-    title: str, status: str, summary: str, causes: Sequence[Cause], observations: Sequence[Cause]
+    title: str,
+    status: str,
+    summary: str,
+    links: Sequence[ChainLink],
+    observations: Sequence[ChainLink],
 ) -> str:
-    """Nested lists: each cause inside of what it explains."""
+    """Nested lists: each link inside of what it explains."""
     head = f"<b>{escape(title)}</b> {escape(status)}<p>{escape(summary)}</p>"
     chain = ""
-    for cause in reversed(causes):
-        chain = f"<ul><li>{_cause(cause)}{chain}</li></ul>"
-    others = "".join(f"<li>{_cause(each)}</li>" for each in observations)
+    for link in reversed(links):
+        chain = f"<ul><li>{_item(link)}{chain}</li></ul>"
+    others = "".join(f"<li>{_item(each)}</li>" for each in observations)
     return head + chain + (f"<ul>{others}</ul>" if others else "")
 
 
-def _cause(cause: Cause) -> str:
-    commands = "".join(
-        f"<br><code>{escape(hint.command)}</code>" for hint in cause.remedies if hint.command
-    )
-    return f"{escape(cause.text)}{commands}"
+def _item(link: ChainLink) -> str:
+    commands = "".join(f"<br><code>{escape(command)}</code>" for command in link.commands)
+    return f"{escape(link.text)}{commands}"

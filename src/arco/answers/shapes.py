@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from arco.answers.asset_health import AssetHealth, HealthStatus, LastRunHealth, QualityHealth
-from arco.answers.html import as_chain
+from arco.answers.html import ChainLink, as_chain
 
 FactValue = str | int | float | datetime | None | list[str]
 
@@ -168,7 +169,9 @@ class AssetExplanation(Struct, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         title = place(self.asset, self.partition)
-        return as_chain(title, self.status, self.summary, self.causes, self.observations)
+        return as_chain(
+            title, self.status, self.summary, _links(self.causes), _links(self.observations)
+        )
 
 
 class RunExplanation(Struct, frozen=True, kw_only=True):
@@ -184,7 +187,16 @@ class RunExplanation(Struct, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         title = f"run {self.run_id}"
-        return as_chain(title, self.state, self.summary, self.causes, self.observations)
+        return as_chain(
+            title, self.state, self.summary, _links(self.causes), _links(self.observations)
+        )
+
+
+def _links(causes: Sequence[Cause]) -> list[ChainLink]:
+    return [
+        ChainLink(cause.text, tuple(each.command for each in cause.remedies if each.command))
+        for cause in causes
+    ]
 
 
 def place(asset: str, partition: str) -> str:

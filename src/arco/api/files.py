@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from litestar import Request
 
+from arco.api.admission import admitted
 from arco.api.exchange import Answer, RequestHeaders, exchange_of, raw_rest
 from arco.api.file_urls import CACHED_S, LIFE
 from arco.api.parameters import parse
@@ -21,7 +22,7 @@ from arco.api.reads.objects import part_of
 from arco.api.routes import AtParameters, Parameters
 from arco.api.row_visibility import RowVisibility
 from arco.api.served import ServedWorkspace
-from arco.api.server import ApiServer, may
+from arco.api.server import ApiServer
 from arco.api.signature_keys import has_keys
 from arco.api.visible_objects import VisibleObjects
 from arco.clock import Clock
@@ -40,13 +41,8 @@ _CACHED: Final = {"Cache-Control": f"private, max-age={CACHED_S}"}
 
 
 async def answer_file(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
-    scope, exchange = request.scope, exchange_of(request.scope)
-    exchange.route, exchange.operation = "/files/{path}", OPERATION
-    exchange.permission = PERMISSION.value
-    caller = await server.authenticate(request, is_read=True)
-    at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
-    served = server.admit(caller, exchange, *at)
-    visible = exchange.visible = may(caller.at(*at), PERMISSION)
+    scope, route = request.scope, "/files/{path}"
+    served, _, visible = await admitted(server, request, route, OPERATION, PERMISSION, is_read=True)
     require_all(visible)
     parameters = parse(AtParameters, {}, scope["query_string"])
     path = str(scope["path_params"]["path"]).removeprefix("/")
@@ -59,14 +55,10 @@ async def answer_file(server: ApiServer, request: Request[Any, Any, Any]) -> Ans
 
 async def answer_object(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
     """An object of the store, for readers elsewhere."""
-    scope, exchange = request.scope, exchange_of(request.scope)
-    exchange.route, exchange.operation = "/objects/{path}", "get_stored_object"
-    exchange.permission = OBJECTS_PERMISSION.value
-    caller = await server.authenticate(request, is_read=True)
-    at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
-    served = server.admit(caller, exchange, *at)
-    caller = caller.at(*at)
-    exchange.visible = may(caller, OBJECTS_PERMISSION)
+    scope, route, operation = request.scope, "/objects/{path}", "get_stored_object"
+    served, caller, _ = await admitted(
+        server, request, route, operation, OBJECTS_PERMISSION, is_read=True
+    )
     parse(Parameters, {}, scope["query_string"])
     path = str(scope["path_params"]["path"]).removeprefix("/")
     range_header = RequestHeaders(scope).get("range")

@@ -20,12 +20,15 @@ from arco.api.streams import StreamParameters
 from arco.api.webhooks import EventAnswer, webhook_operation
 from arco.api.work_objects import ObjectParameters
 from arco.api.work_openapi import WORK_TYPES, work_paths
+from arco.orchestration.states import RunTrigger
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
 
 VERSION: Final = "1.0.0"
 PREFIX: Final = "/api/v1/workspaces/{tenant}/{workspace}"
 _REF: Final = "#/components/schemas/{name}"
+_OPEN_ENUMS: Final = frozenset({RunTrigger.__name__})
+"""Newer programs add values to these: to a client they are strings."""
 
 
 def document(routes: Sequence[Route[Any]]) -> Json:
@@ -85,7 +88,8 @@ class _Schemas:
         unique = list({str(each): each for each in types if each is not None}.values())
         schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
         self._by_type = {str(each): _as_sent(s) for each, s in zip(unique, schemas, strict=True)}
-        self.components = {name: _as_sent(components[name]) for name in sorted(components)}
+        names = sorted(components.keys() - _OPEN_ENUMS)
+        self.components = {name: _as_sent(components[name]) for name in names}
 
     def of(self, type: Any) -> Json:
         schema: Json = self._by_type[str(type)]
@@ -94,10 +98,12 @@ class _Schemas:
 
 def _as_sent(schema: Any) -> Any:
     """As answers have it (`arco.plain_json`): durations are seconds, names are those of
-    documents."""
+    documents, open enumerations are strings."""
     match schema:
         case {"type": "string", "format": "duration", **rest}:
             return {"type": "number", **rest}
+        case {"$ref": str(ref)} if ref.rpartition("/")[2] in _OPEN_ENUMS:
+            return {"type": "string"}
         case {"properties": properties, **rest}:
             named = {document_name(name): _as_sent(value) for name, value in properties.items()}
             required = {"required": list(map(document_name, schema.get("required", ())))}

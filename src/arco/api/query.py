@@ -14,7 +14,8 @@ import pyarrow as pa
 from litestar import Request
 from msgspec import Meta
 
-from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.admission import admitted
+from arco.api.exchange import Answer, RequestHeaders
 from arco.api.hidden_names import Scrubbing, hidden_namespaces, without_hidden_names
 from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_body
@@ -23,7 +24,7 @@ from arco.api.routes import AtParameters
 from arco.api.row_visibility import RowVisibility
 from arco.api.run_visibility import require_run
 from arco.api.served import ServedWorkspace
-from arco.api.server import ApiServer, may
+from arco.api.server import ApiServer
 from arco.api.table_rules import RULES
 from arco.api.views import View
 from arco.columns.quoting import literal
@@ -65,15 +66,11 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def answer_query(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
-    scope, exchange = request.scope, exchange_of(request.scope)
-    exchange.route, exchange.operation = "/query", OPERATION
-    exchange.permission = PERMISSION.value
-    headers = RequestHeaders(scope)
-    caller = await server.authenticate(request, is_read=False)
-    at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
-    served = server.admit(caller, exchange, *at)
-    visible = exchange.visible = may(caller.at(*at), PERMISSION)
-    parameters = parse(AtParameters, {}, scope["query_string"])
+    headers = RequestHeaders(request.scope)
+    served, _, visible = await admitted(
+        server, request, "/query", OPERATION, PERMISSION, is_read=False
+    )
+    parameters = parse(AtParameters, {}, request.scope["query_string"])
     raw = await server.body(request)
     if (headers.get("content-type") or "").partition(";")[0].strip() != "application/json":
         raise ApiError("unsupported_media_type", "the body must be application/json")

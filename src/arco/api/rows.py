@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from litestar import Request
 from msgspec import Meta
 
-from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.admission import admitted
+from arco.api.exchange import Answer, RequestHeaders
 from arco.api.parameters import parse
 from arco.api.query import ARROW, arrow_stream
 from arco.api.reduced_rows import reduced
@@ -66,14 +67,10 @@ class RowsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 async def answer_rows(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
-    scope, exchange = request.scope, exchange_of(request.scope)
-    exchange.route, exchange.operation = "/rows", OPERATION
-    exchange.permission = PERMISSION.value
-    caller = await server.authenticate(request, is_read=False)
-    at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
-    served = server.admit(caller, exchange, *at)
-    caller = caller.at(*at)
-    exchange.visible = may(caller, PERMISSION)
+    scope = request.scope
+    served, caller, _ = await admitted(
+        server, request, "/rows", OPERATION, PERMISSION, is_read=False
+    )
     parameters = parse(AtParameters, {}, scope["query_string"])
     content_type = RequestHeaders(scope).get("content-type")
     body = decoded(await server.body(request), content_type, RowsBody)

@@ -18,6 +18,7 @@ from litestar import Request, Response
 from litestar.types import Receive, Scope, Send
 from msgspec import Meta
 
+from arco.api.admission import admitted
 from arco.api.events import (
     KEPT,
     LOOK_S,
@@ -28,14 +29,14 @@ from arco.api.events import (
     read_events,
     seen_events,
 )
-from arco.api.exchange import RequestHeaders, exchange_of
+from arco.api.exchange import RequestHeaders
 from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_field
 from arco.api.reads.catalog import AssetName
 from arco.api.routes import AtParameters, Parameters
 from arco.api.run_visibility import require_run
 from arco.api.served import ServedWorkspace
-from arco.api.server import ApiServer, may
+from arco.api.server import ApiServer
 from arco.api.views import require_asset
 from arco.errors import Error
 from arco.plain_json import plain
@@ -69,14 +70,11 @@ class EventStreams:
         self._tailing: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def open(self, request: Request[Any, Any, Any]) -> Response[bytes]:
-        scope, exchange = request.scope, exchange_of(request.scope)
-        exchange.route, exchange.operation = "/events", OPERATION
-        exchange.permission = PERMISSION.value
-        caller = await self._server.authenticate(request, is_read=True)
-        path = dict(scope["path_params"])
-        at = path["tenant"], path["workspace"]
-        served = self._server.admit(caller, exchange, *at)
-        visible = exchange.visible = may(caller.at(*at), PERMISSION)
+        scope = request.scope
+        served, caller, visible = await admitted(
+            self._server, request, "/events", OPERATION, PERMISSION, is_read=True
+        )
+        at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
         parameters = parse(StreamParameters, {}, scope["query_string"])
         await self._server.in_thread(lambda: _check(served, visible, parameters), served)
         start = _start(parameters, RequestHeaders(scope).get("last-event-id"))

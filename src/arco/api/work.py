@@ -17,12 +17,13 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from litestar import Request
 
-from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.admission import admitted
+from arco.api.exchange import Answer, RequestHeaders
 from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_body, invalid_field
 from arco.api.routes import Parameters
 from arco.api.served import ServedWorkspace
-from arco.api.server import ApiServer, may
+from arco.api.server import ApiServer
 from arco.app.remote_work import RemoteWork
 from arco.security.caller import Caller
 from arco.security.permissions import Permission
@@ -74,18 +75,14 @@ def worker_id(name: str, caller: Caller) -> str:
     return f"{name}@{key}"
 
 
-async def admitted(
+async def admitted_worker(
     server: ApiServer, request: Request[Any, Any, Any], operation: str, route: str
 ) -> tuple[ServedWorkspace, Caller]:
     """The workspace and the caller. Raises unless the caller has the permission for workers."""
-    exchange = exchange_of(request.scope)
-    exchange.route, exchange.operation = route, operation
-    exchange.permission = PERMISSION.value
-    caller = await server.authenticate(request, is_read=False, limits=server.work_limits)
-    at = request.scope["path_params"]["tenant"], request.scope["path_params"]["workspace"]
-    served = server.admit(caller, exchange, *at)
-    caller = caller.at(*at)
-    exchange.visible = may(caller, PERMISSION)
+    limits = server.work_limits
+    served, caller, _ = await admitted(
+        server, request, route, operation, PERMISSION, is_read=False, limits=limits
+    )
     return served, caller
 
 
@@ -208,7 +205,7 @@ WORK_ROUTES: Final = (
 async def answer_work(
     server: ApiServer, route: WorkRoute, request: Request[Any, Any, Any]
 ) -> Answer:
-    served, caller = await admitted(server, request, route.operation, route.path)
+    served, caller = await admitted_worker(server, request, route.operation, route.path)
     worker = worker_id(request.scope["path_params"]["worker"], caller)
     parse(Parameters, {}, request.scope["query_string"])
     body = None

@@ -31,7 +31,7 @@ from arco.api.routes import Parameters
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, check_rate
 from arco.api.signature_keys import has_keys
-from arco.api.work import PERMISSION, admitted, worker_id
+from arco.api.work import PERMISSION, admitted_worker, worker_id
 from arco.errors import (
     AlreadyExists,
     Denied,
@@ -127,7 +127,7 @@ class Objects:
                 check_rate(server.work_limits, f"task:{grant.attempt_id}")
                 rules = await server.in_thread(lambda: work.task_rules(grant), of_task)
                 return ObjectAccess(of_task, of_task.workspace.store, rules, grant)
-        served, caller = await admitted(server, request, operation, route)
+        served, caller = await admitted_worker(server, request, operation, route)
         rules = ObjectRules()
         claim = headers.get(CLAIM)
         if claim is not None:

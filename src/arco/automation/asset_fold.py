@@ -32,13 +32,12 @@ from arco.automation.asset_tables import (
 from arco.orchestration.declarations import AutomationDeclared, AutomationRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.orchestration.states import RunTrigger
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, always
 from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
-MATERIALIZATION = "materialization"
-"""The kind of these requests."""
 AHEAD = timedelta(minutes=5)
 """How far the clock of an orchestrator may be ahead of the store's."""
 
@@ -166,7 +165,7 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
             changed[key] = replace(row, ticked_at=ticked, ticked_position=e.ticked_position)
     for number, request in enumerate(e.requests):
         active: list[str] = []
-        request_key = f"{MATERIALIZATION}:{e.step}.{number}"
+        request_key = f"{RunTrigger.MATERIALIZATION}:{e.step}.{number}"
         for key in request.assets:
             row = changed.get(key) or rows.get(AUTOMATIONS, SCOPE, key)
             if row is not None and row.is_active:
@@ -190,7 +189,7 @@ def _run_request(
     return RunAsked(
         request_key=request_key,
         fingerprint=request_fingerprint(request),
-        kind=MATERIALIZATION,
+        kind=RunTrigger.MATERIALIZATION,
         reference=automation_request.cause,
         until=e.until,
         **packed_request(request),

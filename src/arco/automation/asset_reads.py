@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from arco.automation.asset_fold import MATERIALIZATION
 from arco.automation.asset_graph import AssetGraph, Periods
 from arco.automation.backfill_states import ASKING
 from arco.automation.changed_rows import AssetPartition
@@ -22,6 +21,7 @@ from arco.orchestration.planner import PlanScope
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.reader import Library, SnapshotLookups
 from arco.orchestration.run_requests import decode_request
+from arco.orchestration.states import RunTrigger
 from arco.orchestration.tables import RUNS, RunRequestRow
 from arco.orchestration.world import World
 from arco.state.snapshot import Snapshot
@@ -182,7 +182,7 @@ class PlannedWork(NamedTuple):
     def is_automated(self, place: AssetPartition) -> bool:
         """Whether automation has requested a partition."""
         request = self.requests.get(place)
-        return request is not None and request.kind == MATERIALIZATION
+        return request is not None and request.kind == RunTrigger.MATERIALIZATION
 
     def asset_ids(self) -> set[str]:
         return {asset_id for asset_id, _ in self.requests}.union(

@@ -22,7 +22,7 @@ from arco.log.envelope import Payload
 from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import Spans, numbers
 from arco.orchestration.runs import RunAdmitted
-from arco.orchestration.states import BACKFILL, RunState
+from arco.orchestration.states import RunState, RunTrigger
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Fact, On, Put, Rows, Stage, by
 
@@ -103,7 +103,8 @@ def _open_chunk(rows: Rows, reference: str, key: str) -> BackfillRunRow | None:
 
 
 def _admitted(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
-    row = _open_chunk(rows, e.reference or "", e.run_key) if e.trigger == BACKFILL else None
+    is_chunk = e.trigger == RunTrigger.BACKFILL
+    row = _open_chunk(rows, e.reference or "", e.run_key) if is_chunk else None
     if row is not None:
         yield Put(
             BACKFILL_RUNS,
@@ -112,7 +113,8 @@ def _admitted(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
 
 
 def _run_ended(rows: Rows, fact: Fact, e: RunEnded) -> Iterator[Change]:
-    row = _open_chunk(rows, e.reference or "", e.run_key) if e.trigger == BACKFILL else None
+    is_chunk = e.trigger == RunTrigger.BACKFILL
+    row = _open_chunk(rows, e.reference or "", e.run_key) if is_chunk else None
     if row is None:
         return
     before = min(row.succeeded, e.tasks_reused)  # by an earlier run of the same chunk
@@ -136,7 +138,7 @@ _STATES: Final = {
 
 
 def _dropped(rows: Rows, fact: Fact, e: RunRequestDropped) -> Iterator[Change]:
-    row = _open_chunk(rows, e.reference, e.request_key) if e.kind == BACKFILL else None
+    row = _open_chunk(rows, e.reference, e.request_key) if e.kind == RunTrigger.BACKFILL else None
     if row is None:
         return
     ended = replace(row, reason=e.reason, finished_at=fact.received_at)

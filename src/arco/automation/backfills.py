@@ -43,7 +43,7 @@ from arco.orchestration.run_requests import (
     packed_request,
     request_fingerprint,
 )
-from arco.orchestration.states import BACKFILL
+from arco.orchestration.states import RunTrigger
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
@@ -67,7 +67,7 @@ def reference_of(backfill_id: str, chunk: int, round: int = 1) -> str:
 
 
 def request_key(reference: str) -> str:
-    return f"{BACKFILL}:{reference}"
+    return f"{RunTrigger.BACKFILL}:{reference}"
 
 
 def request_of(row: BackfillRow, chunk: int, retries: tuple[str, ...] = ()) -> PlanRequest:
@@ -192,7 +192,7 @@ def _ask(row: BackfillRow, chunk: int, round: int) -> Iterator[Change]:
         RunAsked(
             request_key=request_key(reference),
             fingerprint=request_fingerprint(request),
-            kind=BACKFILL,
+            kind=RunTrigger.BACKFILL,
             reference=reference,
             until=row.until,
             priority=PRIORITY,

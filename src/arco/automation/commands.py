@@ -6,12 +6,13 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from arco.automation.events import SchedulePaused, ScheduleResumed
-from arco.automation.fold import KIND, request_of
+from arco.automation.fold import request_of
 from arco.automation.reader import AutomationReader
 from arco.automation.tables import ScheduleRow
 from arco.automation.ticks import name_of
 from arco.orchestration.commands import OrchestrationCommands, Requested
 from arco.orchestration.plan import PlanSpec
+from arco.orchestration.states import RunTrigger
 from arco.state.core import Core
 from arco.state.tier1 import Acknowledged, Tier1
 from servo.contract.manifest import Catchup
@@ -48,7 +49,7 @@ class AutomationCommands:
         return self._orchestration.request(
             request_of(row),
             run_key=run_key,
-            kind=KIND,
+            kind=RunTrigger.SCHEDULE,
             reference=f"{row.schedule_id}@{tick}",
             until=at,
         )

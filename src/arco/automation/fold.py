@@ -26,18 +26,18 @@ from arco.automation.tables import (
 from arco.orchestration.declarations import ScheduleDeclared, ScheduleRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.orchestration.states import RunTrigger
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
-KIND = "schedule"
 EARLY = timedelta(minutes=5)
 """A tick that is recorded earlier than this before its time does not count."""
 
 
 def request_key(reference: str) -> str:
-    return f"{KIND}:{reference}"
+    return f"{RunTrigger.SCHEDULE}:{reference}"
 
 
 def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
@@ -152,7 +152,7 @@ def _tick(rows: Rows, fact: Fact, e: ScheduleTicked) -> Iterator[Change]:
             RunAsked(
                 request_key=request_key(reference),
                 fingerprint=request_fingerprint(request),
-                kind=KIND,
+                kind=RunTrigger.SCHEDULE,
                 reference=reference,
                 until=e.scheduled_at,
                 **packed_request(request),

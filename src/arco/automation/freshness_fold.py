@@ -40,6 +40,7 @@ from arco.orchestration.declarations import DeployedFreshness, FreshnessDeclared
 from arco.orchestration.derived import PartitionKeysRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.orchestration.states import RunTrigger
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
 from servo.contract.manifest import DynamicDimension, TimeDimension
@@ -47,7 +48,6 @@ from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
 
 replace = msgspec.structs.replace
-KIND = "freshness"
 EARLY = timedelta(minutes=5)
 """A report that a series is stale does not count if it is earlier than this before the deadline."""
 
@@ -140,7 +140,7 @@ def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
     if policy is None or not policy.active or policy.observed or policy.shape != e.shape:
         return
     for data in e.data:
-        if not _has_series(policy, data.series):
+        if not has_series(policy, data.series):
             continue
         if policy.time_dimension or _current(rows, policy, data.series) is None:
             yield from _take(rows, fact, policy, data)
@@ -148,7 +148,7 @@ def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
         yield Put(FRESHNESS_POLICIES, replace(policy, observed=True))
 
 
-def _has_series(policy: FreshnessPolicyRow, series: str) -> bool:
+def has_series(policy: FreshnessPolicyRow, series: str) -> bool:
     """Whether a series may be one of the asset: it names every dimension but the time."""
     try:
         names = list(PartitionKey.parse(series).dimensions)
@@ -218,7 +218,7 @@ def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]
     policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
     if policy is None or not policy.active or not policy.observed or policy.number != e.number:
         return
-    if not _has_series(policy, e.series):
+    if not has_series(policy, e.series):
         return
     row = _current(rows, policy, e.series) or _new(policy, e.series, fact.received_at)
     newest = row.materialization_id
@@ -309,7 +309,7 @@ def _record(rows: Rows, fact: Fact, e: FreshnessChanged) -> Iterator[Change]:
 
 
 def request_key(asset_id: str, series: str, due_at: datetime) -> str:
-    return f"{KIND}:{asset_id}/{series}@{due_at:%Y-%m-%dT%H:%M:%S}"
+    return f"{RunTrigger.FRESHNESS}:{asset_id}/{series}@{due_at:%Y-%m-%dT%H:%M:%S}"
 
 
 def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
@@ -327,7 +327,7 @@ def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
         RunAsked(
             request_key=key,
             fingerprint=request_fingerprint(request),
-            kind=KIND,
+            kind=RunTrigger.FRESHNESS,
             reference=f"{named}@{e.due_at:%Y-%m-%dT%H:%M}",
             until=e.due_at,
             **packed_request(request),

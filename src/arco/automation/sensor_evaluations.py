@@ -28,6 +28,7 @@ from arco.orchestration.declarations import DeployedSensor
 from arco.orchestration.derived import AutomationFailed, AutomationRecovered, PartitionKeysFound
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.orchestration.states import RunTrigger
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, Put, Rows
 from servo.contract.sensing import SensorAnswer, SensorRun, check_answer
@@ -53,9 +54,9 @@ def request_key(sensor: str, key: str) -> str:
     return f"sensor:{sensor}:{key}"
 
 
-def _kind(row: SensorRow) -> str:
+def _kind(row: SensorRow) -> RunTrigger:
     """Of its requests."""
-    return "webhook" if row.kind == "webhook" else "sensor"
+    return RunTrigger.WEBHOOK if row.kind == "webhook" else RunTrigger.SENSOR
 
 
 def definition_of(row: SensorRow) -> DeployedSensor:

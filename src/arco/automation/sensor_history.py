@@ -12,9 +12,8 @@ import msgspec
 from arco.automation.sensor_evaluations import EvaluationRecorded
 from arco.automation.sensor_tables import SENSOR_EVALUATIONS
 from arco.orchestration.derived import RunRequestDropped
+from arco.orchestration.states import SENSOR_TRIGGERS
 from arco.state.fold import Change, Fact, On, Put, Rows, Stage
-
-KINDS = ("sensor", "webhook")
 
 
 def _record(rows: Rows, fact: Fact, e: EvaluationRecorded) -> Iterator[Change]:
@@ -23,7 +22,7 @@ def _record(rows: Rows, fact: Fact, e: EvaluationRecorded) -> Iterator[Change]:
 
 def _dropped(rows: Rows, fact: Fact, e: RunRequestDropped) -> Iterator[Change]:
     sensor, _, number = e.reference.rpartition("#")
-    if e.kind not in KINDS or not number.isdecimal():
+    if e.kind not in SENSOR_TRIGGERS or not number.isdecimal():
         return
     row = rows.get(SENSOR_EVALUATIONS, sensor, int(number))
     if row is None:

@@ -56,7 +56,7 @@ def list_(
             row.check_id,
             _status(row.status),
             row.severity,
-            _standing(row),
+            status_reason(row),
         )
         for row in rows
     ]
@@ -79,7 +79,7 @@ def show(
     snapshot = session.open().read.snapshot(session.at())
     reader, id = QualityReader(snapshot), asset_id_of(snapshot, asset)
     oldest = parse_time(since, snapshot.published_at)
-    name = _named(check, asset, reader.status(id)) or _named(
+    name = find_check_name(check, asset, reader.status(id)) or find_check_name(
         check, asset, reader.results(id, since=oldest), last=True
     )
     rows = reader.results(
@@ -124,7 +124,7 @@ def _show(row: CheckResultRow) -> None:
         render.say(f"  {sample}")
 
 
-def _named(
+def find_check_name(
     text: str, asset: str, rows: Sequence[CheckStatusRow | CheckResultRow], *, last: bool = False
 ) -> str:
     """The check with this name, or the only one whose name contains it.
@@ -148,7 +148,7 @@ def _status(status: str) -> Text:
     return Text(status, _STYLES.get(status, ""))
 
 
-def _standing(row: CheckStatusRow) -> str:
+def status_reason(row: CheckStatusRow) -> str:
     if row.status == "passed":
         return row.message
     times = f", {row.consecutive_failures} times" if row.consecutive_failures > 1 else ""

@@ -27,6 +27,7 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.short_ids import short
+    from arco.cli.version_changes import show_version_changes
     from arco.errors import Invalid
     from arco.remote.data_answers import RemoteAsset, remote_contract_report
     from servo.contract.manifest import ContractStatement
@@ -200,23 +201,8 @@ def diff(
     snapshot = session.open().read.snapshot(session.at())
     before, after = ContractReader(snapshot).pair(key, old, new)
     changes = contract_changes(before, after)
-    if session.json:
-        render.document(
-            {
-                "generation": snapshot.generation,
-                "asset": key,
-                "from": before.version,
-                "to": after.version,
-                "changes": [_change(each) for each in changes],
-            }
-        )
-        return
-    render.say(f"{key}: version {before.version} to {after.version}", "bold")
-    if not changes:
-        render.say("no differences")
-        return
-    lines = [(str(each), _breaks(each)) for each in changes]
-    render.show_table(("change", "breaks"), lines)
+    versions = before.version, after.version
+    show_version_changes(session, snapshot.generation, key, versions, changes, _change, _breaks)
 
 
 def _change(change: ContractChange) -> dict[str, object]:

@@ -15,14 +15,13 @@ if deferral.LOADED:
     from rich.text import Text
 
     from arco.app import Workspace
+    from arco.app.findings import governance_findings, sql_findings
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.packaging import (
         Package,
         discovered,
-        governance_findings,
         packaged,
-        sql_findings,
         unknown_channels,
         workspace_if_there,
     )
@@ -34,11 +33,8 @@ if deferral.LOADED:
     from arco.orchestration.foreign import foreign_reads, read_problems
     from arco.orchestration.schema_deploy import BreakAcceptance
     from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
-    from servo.declare import declare_notification
-    from servo.discover import build_manifest
     from servo.project import Problem
     from servo.suggest import did_you_mean
-    from servo.validate import validate as problems_of
 
 Folder = Annotated[Path, option("DIR", "The project's folder.", "--project", show_default=False)]
 AllowMissing = Annotated[
@@ -98,11 +94,9 @@ def validate(session: Session, project: Folder = Path()) -> None:
 
     Assets, schedules, sensors and notifications are imported and checked, as `servo deploy` does.
     """
-    name = resolve_project(project.resolve())
-    content = discovered(project)
-    problems = problems_of(content)
-    notes = list(content.notes)
-    manifest = None if problems else build_manifest(content, name=name)
+    content = discovered(session, project)
+    problems, notes = list(content.problems), list(content.notes)
+    manifest = content.manifest
     unchecked = 0
     if manifest is not None:
         workspace = workspace_if_there(session)
@@ -111,19 +105,18 @@ def validate(session: Session, project: Folder = Path()) -> None:
         findings = sql_findings(manifest, workspace)
         problems = [*problems, *findings.problems]
         notes += [*findings.notes, *governance_findings(manifest, workspace)]
-    rules = [declare_notification(each, content)[0] for each in content.notifications]
-    problems = sorted({*problems, *unknown_channels(rules, project)})
+    problems = sorted({*problems, *unknown_channels(content.notifications, project)})
     counts = {
-        "assets": len(content.assets),
-        "schedules": len(content.schedules),
-        "sensors": len(content.sensors),
+        "assets": content.assets,
+        "schedules": content.schedules,
+        "sensors": content.sensors,
         "notifications": len(content.notifications),
     }
     if session.json:
         render.document({"valid": not problems, **counts, "problems": problems, "warnings": notes})
     elif problems:
         _show_problems(problems)
-    elif not content.assets:
+    elif content.assets == 0:
         render.say("no assets found; declare one: from servo import asset")
     else:
         parts = [render.count(n, noun.removesuffix("s")) for noun, n in counts.items() if n]

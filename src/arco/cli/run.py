@@ -16,15 +16,17 @@ from arco.cli.slots import start_slot_host
 if deferral.LOADED:
     from rich.text import Text
 
+    from arco.app.findings import planned_sql
     from arco.cli import render, run_following
     from arco.cli.deprecated import note_deprecated
     from arco.cli.live import partition_text
-    from arco.cli.packaging import packaged, planned_sql
+    from arco.cli.packaging import packaged
     from arco.cli.session import Session
     from arco.errors import Invalid
     from arco.orchestration.commands import ExplainedPlan
     from arco.orchestration.plan import spec_fingerprint
     from arco.orchestration.planner_tasks import CHANGED
+    from arco.orchestration.states import RunTrigger
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +56,7 @@ def plan(
     workspace = session.open()
     plan = workspace.commands.orchestration.explain(request)
     warnings = planned_sql(workspace, {t.asset for t in plan.spec.tasks if t.action == "run"})
-    held = workspace.commands.limits.held("manual")
+    held = workspace.commands.limits.held(RunTrigger.MANUAL)
     if session.json:
         fields = {"defaults": plan.defaults, "changed": plan.changed, "warnings": warnings}
         fields["waiting"] = [] if held is None else [held.message]

@@ -223,7 +223,7 @@ def cancel(
         _withdraw(session, workspace, request.request_key, reason)
         return
     workspace.commands.orchestration.cancel(run_id, force=force, reason=reason)
-    row = _settled(workspace, run_id)
+    row = row_after_cancel(workspace, run_id)
     if session.json:
         render.document(row)
     else:
@@ -237,7 +237,7 @@ def _withdraw(session: Session, workspace: Workspace, request_key: str, reason: 
     _show_requested(session, reader.run_request(request_key), reader, workspace.clock.now())
 
 
-def _settled(workspace: Workspace, run_id: str) -> RunRow:
+def row_after_cancel(workspace: Workspace, run_id: str) -> RunRow:
     """The row of a cancelled run. Without an orchestrator, this process ends its waiting tasks."""
     reader, clock = workspace.read.orchestration(), workspace.clock
     row = reader.run(run_id)

@@ -20,6 +20,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
     from arco.cli.short_ids import short
+    from arco.cli.version_changes import show_version_changes
     from arco.columns.compatibility import SchemaChange, broken_modes
     from arco.state.snapshot import Snapshot
     from servo.contract.keys import AssetKey
@@ -229,23 +230,8 @@ def diff(
     snapshot = session.open().read.snapshot(session.at())
     schema = _schema(snapshot, key)
     before, after, changes = schema_difference(schema, key, old, new)
-    if session.json:
-        render.document(
-            {
-                "generation": snapshot.generation,
-                "asset": key,
-                "from": before.version,
-                "to": after.version,
-                "changes": [_change(each) for each in changes],
-            }
-        )
-        return
-    render.say(f"{key}: version {before.version} to {after.version}", "bold")
-    if not changes:
-        render.say("no differences")
-        return
-    lines = [(str(each), _breaks(each)) for each in changes]
-    render.show_table(("change", "breaks"), lines)
+    versions = before.version, after.version
+    show_version_changes(session, snapshot.generation, key, versions, changes, _change, _breaks)
 
 
 def _breaks(change: SchemaChange) -> Text:

@@ -1,33 +1,55 @@
-"""One evaluation of a sensor in this process: nothing is recorded or requested."""
+"""One evaluation of a sensor on this machine: nothing is recorded or requested.
+
+The function runs in a process of its own, without keys and without the credentials of the store, as
+in a worker: if it exits, crashes or freezes, the trial has failed, and says how.
+"""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from arco.app import Workspace
 from arco.cli.packaging import discovered
+from arco.cli.session import Session
 from arco.config import resolve_project
 from arco.errors import NotFound
 from arco.orchestration.declarations import DeployedSensor, deployed_sensor
 from arco.storage.open import open_store, options_of
 from arco.storage.port import Store
+from arco.tasks import private
 from arco.tasks.failure import UserCodeRaised, as_user_code
-from arco.worker.failures import TaskTimeout, classify
+from arco.worker.discovery_process import DESCRIPTOR_LOST
+from arco.worker.failures import TaskTimeout, classify, failed, signal_name
 from arco.worker.loader import Loader
 from arco.worker.secrets import SecretRegistry
 from arco.worker.sensing import Evaluation, open_folder, open_workspace
 from servo.contract.sensing import SensorAnswer, SensorCall
 from servo.contract.task import CodeRef, ErrorInfo
-from servo.discover import build_manifest
+from servo.discover import refuse
 from servo.sensor import SensorContext
 from servo.suggest import did_you_mean
+
+START_S: Final = 60.0
+"""How long the process may take to start; then it sends an empty message."""
+GRACE_S: Final = 2.0
+"""A function that has not stopped this long after its timeout is killed."""
+
+
+class Evaluated(msgspec.Struct, frozen=True):
+    answer: SensorAnswer | None
+    error: ErrorInfo | None
 
 
 class Trial(NamedTuple):
@@ -40,6 +62,7 @@ class Trial(NamedTuple):
 
 
 def try_sensor(
+    session: Session,
     workspace: Workspace,
     folder: Path,
     name: str,
@@ -50,7 +73,10 @@ def try_sensor(
 ) -> Trial:
     """Evaluate a sensor of the project in a folder, from the workspace's cursor or a given one."""
     project = resolve_project(folder.resolve())
-    manifest = build_manifest(discovered(folder), name=project)
+    content = discovered(session, folder)
+    refuse(content.problems)
+    assert content.manifest is not None  # there are no problems
+    manifest = content.manifest
     declared = {each.name: each for each in manifest.sensors}
     name = name.removeprefix(f"{project}/")
     if name not in declared:
@@ -78,13 +104,79 @@ def try_sensor(
     )
     if sensor.type == "webhook" and not sensor.has_function:
         return Trial(sensor_id, sensor, cursor, SensorAnswer(), None)
-    answer, error = _evaluate(workspace, folder.resolve(), sensor, call)
-    return Trial(sensor_id, sensor, cursor, answer, error)
+    evaluated = _evaluated(session, folder.resolve(), sensor, call)
+    return Trial(sensor_id, sensor, cursor, evaluated.answer, evaluated.error)
+
+
+def _evaluated(
+    session: Session, folder: Path, sensor: DeployedSensor, call: SensorCall
+) -> Evaluated:
+    spawn = multiprocessing.get_context("spawn")
+    receiving, sending = spawn.Pipe(duplex=False)
+    process = spawn.Process(
+        target=_evaluate_apart, args=(session, folder, sensor, call, sending), daemon=True
+    )
+    process.start()
+    sending.close()
+    try:
+        for limit in (START_S, sensor.timeout_s + GRACE_S):
+            wait([receiving, process.sentinel], limit)
+            if receiving.poll() and (message := receiving.recv_bytes()):
+                return msgspec.json.decode(message, type=Evaluated)
+    except (EOFError, OSError):  # the function has closed the pipe, or ended the process
+        process.join(GRACE_S)
+    finally:
+        process.kill()
+        process.join()
+        receiving.close()
+    return Evaluated(None, classify(_death(process.exitcode, sensor), folder=folder))
+
+
+def _death(code: int | None, sensor: DeployedSensor) -> BaseException:
+    if code in (None, -signal.SIGKILL):
+        return TaskTimeout(_late(sensor.timeout_s))
+    if code == DESCRIPTOR_LOST:
+        return failed(
+            "user_code",
+            "process.descriptors",
+            "the function closed a file descriptor that is not its own",
+            "close only what it has opened",
+        )
+    how = signal_name(-code) if code < 0 else f"exit status {code}"
+    return failed(
+        "user_code",
+        "process.exit" if code >= 0 else "process.crash",
+        f"the function ended its process ({how})",
+        "return, or raise an error; look for os._exit, also in libraries",
+    )
+
+
+def _evaluate_apart(
+    session: Session, folder: Path, sensor: DeployedSensor, call: SensorCall, sending: Connection
+) -> None:
+    os.dup2(2, 1)  # the other process prints the result
+    workspace = session.open()
+    visible, credentials = private.of_slot(os.environ, workspace.store.url, ())
+    os.environ.clear()
+    os.environ.update(visible)
+    sending.send_bytes(b"")
+    evaluated = _evaluate(workspace, folder, sensor, call, credentials)
+    try:
+        sending.send_bytes(msgspec.json.encode(evaluated))
+    except OSError:
+        os._exit(DESCRIPTOR_LOST)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads that the function has started end too
 
 
 def _evaluate(
-    workspace: Workspace, folder: Path, sensor: DeployedSensor, call: SensorCall
-) -> tuple[SensorAnswer | None, ErrorInfo | None]:
+    workspace: Workspace,
+    folder: Path,
+    sensor: DeployedSensor,
+    call: SensorCall,
+    credentials: dict[str, str],
+) -> Evaluated:
     loader = Loader(folder)
 
     def called(context: SensorContext) -> object:
@@ -92,7 +184,8 @@ def _evaluate(
         return as_user_code(lambda: loader.sensor(code)(context))
 
     def open_place() -> Store:
-        return _open(workspace, call)
+        with private.exposed(credentials):
+            return _open(workspace, call)
 
     try:
         with _limited(sensor.timeout_s):
@@ -106,10 +199,10 @@ def _evaluate(
                 tenant=workspace.tenant,
                 own_workspace=workspace.name,
             )
-            return evaluation.answer(), None
+            return Evaluated(evaluation.answer(), None)
     except (Exception, TaskTimeout) as error:
         raised: BaseException = error.error if isinstance(error, UserCodeRaised) else error
-        return None, classify(raised, folder=folder)
+        return Evaluated(None, classify(raised, folder=folder))
 
 
 def _open(workspace: Workspace, call: SensorCall) -> Store:
@@ -138,7 +231,7 @@ def _limited(seconds: int) -> Iterator[None]:
     """Raise TaskTimeout after this many seconds."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise TaskTimeout(f"the sensor took longer than its {seconds} s")
+        raise TaskTimeout(_late(seconds))
 
     before = signal.signal(signal.SIGALRM, end)
     signal.alarm(seconds)
@@ -147,3 +240,7 @@ def _limited(seconds: int) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _late(seconds: int) -> str:
+    return f"the sensor took longer than its {seconds} s"

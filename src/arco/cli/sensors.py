@@ -272,10 +272,10 @@ def test(
     ] = "test",
     payload: PayloadFile = None,
 ) -> None:
-    """Evaluate a sensor of this folder in this process, and show its result. Changes nothing."""
+    """Evaluate a sensor of this folder on this machine, and show its result. Changes nothing."""
     workspace = session.open()
     trial = try_sensor(
-        workspace, project, sensor, cursor=cursor, message_id=id, payload=_payload(payload)
+        session, workspace, project, sensor, cursor=cursor, message_id=id, payload=_payload(payload)
     )
     if payload is None and trial.error is not None and trial.sensor.type == "webhook":
         render.note("the message was empty; give it a body with --payload FILE")

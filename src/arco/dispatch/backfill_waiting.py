@@ -11,7 +11,7 @@ from arco.dispatch.waiting import Occupied, held_back
 from arco.orchestration.limit_tables import pause_text
 from arco.orchestration.limit_usage import run_limit_reached
 from arco.orchestration.reader import OrchestrationReader
-from arco.orchestration.states import BACKFILL
+from arco.orchestration.states import RunTrigger
 from arco.state.snapshot import Snapshot
 
 
@@ -27,7 +27,7 @@ def waits_for(
         return [f"{pause_text(occupied.declared.control)}; see `servo resume`"]
     texts = []
     pending = sum(chunk.state == ChunkState.PENDING for chunk in chunks)
-    reached = run_limit_reached(occupied.declared, reader.run_use(now), BACKFILL)
+    reached = run_limit_reached(occupied.declared, reader.run_use(now), RunTrigger.BACKFILL)
     if pending and reached is not None:
         texts.append(f"{pending:,} chunk{'' if pending == 1 else 's'}: {reached}")
     running = [chunk.run_id for chunk in chunks if chunk.state == ChunkState.RUNNING]

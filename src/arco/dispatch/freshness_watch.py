@@ -14,11 +14,11 @@ from arco.automation.freshness_events import (
     FreshnessObserved,
     FreshnessRunDue,
 )
-from arco.automation.freshness_fold import KIND
 from arco.automation.freshness_reader import newest_data
 from arco.automation.freshness_tables import FRESHNESS
 from arco.execution.tables import PARTITION_STATUS
 from arco.log.envelope import Payload
+from arco.orchestration.states import RunTrigger
 from arco.orchestration.tables import DYNAMIC_KEYS, RunRequestRow, RunRow
 from arco.state.snapshot import Snapshot
 from arco.storage.outage import STORE_ERRORS
@@ -62,7 +62,8 @@ class FreshnessWatch:
 
     def _observed(self, agenda: FreshnessAgenda, snapshot: Snapshot) -> Iterator[Payload]:
         for policy in list(islice(agenda.unobserved.values(), ROUND)):
-            if not self._is_first_report(f"{KIND}:{policy.asset_id}#{policy.shape}"):
+            name = f"{RunTrigger.FRESHNESS}:{policy.asset_id}#{policy.shape}"
+            if not self._is_first_report(name):
                 continue
             data = newest_data(snapshot, policy)
             for start in range(0, len(data) or 1, OBSERVED_TOGETHER):
@@ -98,7 +99,7 @@ class FreshnessWatch:
             snapshot.get(PARTITION_STATUS, key.asset_id, partition),
             agenda.requests.get(key),
             upstream=agenda.stale_upstream(policy),
-            is_active=f"{KIND}:{key.asset_id}/{key.series}" in active,
+            is_active=f"{RunTrigger.FRESHNESS}:{key.asset_id}/{key.series}" in active,
             now=now,
         )
         if isinstance(judgement, NextEvaluation):
@@ -108,7 +109,7 @@ class FreshnessWatch:
 
 
 def _subject(fact: FreshnessEvaluated | FreshnessRunDue) -> str:
-    name = f"{KIND}:{fact.asset_id}/{fact.series}"
+    name = f"{RunTrigger.FRESHNESS}:{fact.asset_id}/{fact.series}"
     if isinstance(fact, FreshnessRunDue):
         return f"{name}@{fact.asked}"
     return f"{name}={fact.status}:{fact.number}:{fact.materialization_id}"
@@ -116,6 +117,6 @@ def _subject(fact: FreshnessEvaluated | FreshnessRunDue) -> str:
 
 def _active(runs: Iterable[RunRow], requests: Iterable[RunRequestRow]) -> frozenset[str]:
     """The series with a pending request or an active run."""
-    keys = [run.run_key for run in runs if run.trigger == KIND]
-    keys += [request.request_key for request in requests if request.kind == KIND]
+    keys = [run.run_key for run in runs if run.trigger == RunTrigger.FRESHNESS]
+    keys += [request.request_key for request in requests if request.kind == RunTrigger.FRESHNESS]
     return frozenset([key.rpartition("@")[0] for key in keys])

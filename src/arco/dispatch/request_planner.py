@@ -19,6 +19,7 @@ from arco.orchestration.planner import NoPartitions
 from arco.orchestration.planning import PlannedRun, RunPlanner, RunSettings
 from arco.orchestration.reader import Library
 from arco.orchestration.run_requests import decode_request
+from arco.orchestration.states import RunTrigger
 from arco.orchestration.tables import RunRequestRow
 from arco.orchestration.world import World
 from arco.state.core import Core
@@ -165,7 +166,7 @@ class RequestPlanner:
             reference=row.reference,
             timeout_s=row.timeout_s,
             priority=row.priority,
-            triggered_by=row.requested_by if row.kind == "manual" else "",
+            triggered_by=row.requested_by if row.kind == RunTrigger.MANUAL else "",
             permit=self._permit,
         )
         request = decode_request(row.request)

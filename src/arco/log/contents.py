@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from arco.log.head import Head, Manifests
 from arco.log.manifest import ColumnSpec, DomainManifest, FileRef, HistoryRef, TableManifest
-
-if TYPE_CHECKING:
-    from arco.log.head import Head, Manifests
 
 
 class TableFiles:

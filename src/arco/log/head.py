@@ -26,7 +26,6 @@ import msgspec
 from arco.clock import Clock
 from arco.epoch import EPOCH
 from arco.errors import Contended, Corrupt, Error, NotFound
-from arco.log.contents import GenerationTables
 from arco.log.manifest import (
     FORMAT,
     DomainManifest,
@@ -226,9 +225,6 @@ class Manifests:
             self._cached[ref.sha256] = manifest
             while len(self._cached) > self._cache_size:
                 self._cached.popitem(last=False)
-
-    def contents(self, head: Head) -> GenerationTables:
-        return GenerationTables(self, head)
 
     def rewritten(self, since: int, head: Head) -> bool:
         """Whether rows changed without an event after a generation, up to `head`.

@@ -157,9 +157,9 @@ def _add(
     key = rule.rule_id
     queue = rows.get(NOTIFICATION_QUEUES, key, receiver)
     newest = None if queue is None else rows.get(NOTIFICATIONS, key, queue.newest)
-    collects = newest is not None and newest.state == "PENDING" and newest.attempts == 0
-    if newest is not None and collects:
-        yield Put(NOTIFICATIONS, with_item(newest, item, repeats=repeats))
+    pending = newest if newest and newest.state == NotificationState.PENDING else None
+    if pending is not None and pending.attempts == 0:
+        yield Put(NOTIFICATIONS, with_item(pending, item, repeats=repeats))
         return
     if repeats:
         return

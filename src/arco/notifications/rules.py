@@ -18,7 +18,6 @@ import msgspec
 from arco.automation.backfill_runs import backfill_of
 from arco.automation.backfill_states import BackfillState
 from arco.automation.backfills import BackfillOver
-from arco.automation.freshness_fold import KIND as FRESHNESS
 from arco.catalog.events import AddressedNotice
 from arco.notifications.costs import RunCostAdded
 from arco.notifications.events import AlertCleared, AlertRaised
@@ -37,7 +36,7 @@ from arco.orchestration.derived import (
     RunRequestDropped,
 )
 from arco.orchestration.runs import RunAdmitted
-from arco.orchestration.states import BACKFILL, RunState
+from arco.orchestration.states import SENSOR_TRIGGERS, RunState, RunTrigger
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
 from servo.contract.manifest import NotificationEvent, selects
 
@@ -50,7 +49,7 @@ TOPICS: Final[dict[str, frozenset[NotificationEvent]]] = {
 """What may happen to an asset, by what recovers from it."""
 NO_FAILURE: Final = frozenset({"merged", "withdrawn", "partitions_gone", "backfill_cancelled"})
 """Codes of requests without a run that are not failures."""
-OF_PROJECTS: Final = frozenset({"schedule", "sensor", "webhook"})
+OF_PROJECTS: Final = frozenset({RunTrigger.SCHEDULE, *SENSOR_TRIGGERS})
 """What belongs to one project: its references begin with `project/name`."""
 
 
@@ -199,7 +198,7 @@ def _run_ended(rows: Rows, fact: Fact, e: RunEnded) -> Iterator[Change]:
 
 
 def _dropped(rows: Rows, fact: Fact, e: RunRequestDropped) -> Iterator[Change]:
-    if e.kind == BACKFILL or e.code in NO_FAILURE:
+    if e.kind == RunTrigger.BACKFILL or e.code in NO_FAILURE:
         return
     cause = cause_of(e.kind, e.reference)
     for key in _hearing(rows, "automation_failed", cause):
@@ -235,11 +234,11 @@ def _automation_recovered(rows: Rows, fact: Fact, e: AutomationRecovered) -> Ite
 
 
 def _schedule_removed(rows: Rows, fact: Fact, e: ScheduleRemoved) -> Iterator[Change]:
-    return _source_removed(rows, f"schedule:{e.project}/{e.name}")
+    return _source_removed(rows, f"{RunTrigger.SCHEDULE}:{e.project}/{e.name}")
 
 
 def _sensor_removed(rows: Rows, fact: Fact, e: SensorRemoved) -> Iterator[Change]:
-    for kind in ("sensor", "webhook"):
+    for kind in SENSOR_TRIGGERS:
         yield from _source_removed(rows, f"{kind}:{e.project}/{e.name}")
 
 
@@ -254,7 +253,7 @@ def _source_removed(rows: Rows, cause: str) -> Iterator[Change]:
 def _backfill_over(rows: Rows, fact: Fact, e: BackfillOver) -> Iterator[Change]:
     failed = e.state == BackfillState.FAILED
     event: NotificationEvent = "backfill_failed" if failed else "backfill_finished"
-    subject = f"{BACKFILL}:{e.backfill_id}"
+    subject = f"{RunTrigger.BACKFILL}:{e.backfill_id}"
     for key in _hearing(rows, event, subject):
         yield Emit(AlertRaised(rule_id=key, subject=subject, event=event, opens=False))
 
@@ -268,7 +267,7 @@ def _hearing(rows: Rows, event: NotificationEvent, cause: str) -> Iterator[str]:
             yield key
 
 
-def cause_of(trigger: str, reference: str) -> str:
+def cause_of(trigger: RunTrigger, reference: str) -> str:
     """What keeps starting runs: `schedule:shop/nightly`, `freshness:shop.orders`.
 
     Empty for a run after which no other of the same kind follows: that of a person, and that of
@@ -276,9 +275,9 @@ def cause_of(trigger: str, reference: str) -> str:
     """
     if not reference:
         return ""
-    if trigger == BACKFILL:
+    if trigger == RunTrigger.BACKFILL:
         return f"{trigger}:{backfill_of(reference)}"
-    if trigger == FRESHNESS:
+    if trigger == RunTrigger.FRESHNESS:
         return f"{trigger}:{re.split('[ @]', reference)[0]}"  # before partitions, or the time
     if trigger in OF_PROJECTS:
         return f"{trigger}:{re.split('[@#]', reference)[0]}"  # before the tick, or the evaluation

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from arco.orchestration.states import TaskState
 from servo.contract import ulid
 from servo.contract.partition import PartitionKey
 from servo.contract.task import DIRECT, CheckResult, ColumnInfo
@@ -38,7 +39,7 @@ _FACETS: Final = {
     "SQLJobFacet": "1-1-0",
     "SymlinksDatasetFacet": "1-0-1",
 }
-_ENDS: Final = {"SUCCEEDED": "COMPLETE", "FAILED": "FAIL"}
+_ENDS: Final = {TaskState.SUCCEEDED: "COMPLETE", TaskState.FAILED: "FAIL"}
 _NAMESPACE: Final = uuid.UUID("8f7c3a52-6a9e-5d0f-9a1b-0d3c5e7f9b11")
 """Of the ids that are derived here."""
 
@@ -75,7 +76,7 @@ class TaskRun(Struct, frozen=True, kw_only=True):
     task_id: str
     asset: str
     asset_id: str = ""
-    state: str
+    state: TaskState
     started_at: datetime
     finished_at: datetime
     partition: str = ""

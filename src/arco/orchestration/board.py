@@ -341,7 +341,7 @@ class Board:
 
     def run_use(self, now: datetime) -> RunUse:
         active = (*self.runs.values(), *self.others.values())
-        backfills = sum(run.trigger == states.BACKFILL for run in active)
+        backfills = sum(run.trigger == states.RunTrigger.BACKFILL for run in active)
         return RunUse(len(active), backfills, len(self._started.get(now.date(), ())))
 
     def _note_start(self, run: RunRow) -> None:

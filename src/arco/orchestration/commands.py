@@ -58,7 +58,7 @@ from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLook
 from arco.orchestration.removals import check_removals
 from arco.orchestration.run_requests import check_run_key, packed_request, request_fingerprint
 from arco.orchestration.schema_deploy import BreakAcceptance, check_schemas
-from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
+from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState, RunTrigger
 from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS, DeploymentRow, RunRow, TaskRow
 from arco.state.core import Core
 from arco.state.replay import ReportProgress, silent
@@ -313,7 +313,7 @@ class OrchestrationCommands:
         request: PlanRequest,
         *,
         run_key: str = "",
-        kind: str = "manual",
+        kind: RunTrigger = RunTrigger.MANUAL,
         reference: str = "",
         until: datetime | None = None,
         timeout: timedelta | None = None,
@@ -348,7 +348,7 @@ class OrchestrationCommands:
         row = OrchestrationReader(after).run_request(key)
         return Requested(key, row.run_id, row.state, done.generation)
 
-    def _request_key(self, kind: str, request: PlanRequest) -> str:
+    def _request_key(self, kind: RunTrigger, request: PlanRequest) -> str:
         """A unique and readable key."""
         subject = request.selection[0][:SUBJECT_CHARS] if request.selection else "everything"
         more = f"+{len(request.selection) - 1}" if len(request.selection) > 1 else ""
@@ -375,7 +375,7 @@ class OrchestrationCommands:
         request: PlanRequest,
         *,
         run_key: str = "",
-        trigger: str = "manual",
+        trigger: RunTrigger = RunTrigger.MANUAL,
         timeout: timedelta | None = None,
         priority: int = 0,
         retry_of: str = "",
@@ -456,7 +456,7 @@ class OrchestrationCommands:
         return self.trigger(
             msgspec.structs.replace(old.spec.request, force=False, redo=tuple(unfinished)),
             run_key=run_key,
-            trigger="retry",
+            trigger=RunTrigger.RETRY,
             timeout=timedelta(seconds=row.timeout_s) if _has_own_timeout(row) else None,
             priority=row.priority,
             retry_of=row.run_id,

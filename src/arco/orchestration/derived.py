@@ -21,7 +21,7 @@ from arco.execution.events import (
 from arco.lineage.events import HeldLineageDecided, LineageRecorded, LineageWithdrawn
 from arco.log.envelope import Payload
 from arco.orchestration.events import RefusalCode
-from arco.orchestration.states import RunState
+from arco.orchestration.states import RunState, RunTrigger
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.quality.events import ChecksEvaluated
 from arco.state.fold import Emit, Fact, On, Rows, Stage
@@ -71,7 +71,7 @@ class RunRequestDropped(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "orchestration.run_request_dropped"
     request_key: str
-    kind: str
+    kind: RunTrigger
     reference: str
     reason: str
     code: RefusalCode | Literal["merged"] = ""
@@ -81,7 +81,7 @@ class AutomationFailed(Payload, frozen=True, kw_only=True):
     """A schedule or sensor failed to start runs, e.g. its evaluation failed."""
 
     TYPE: ClassVar[str] = "orchestration.automation_failed"
-    kind: str
+    kind: RunTrigger
     name: str
     """`project/name`."""
     code: str = ""
@@ -91,7 +91,7 @@ class AutomationRecovered(Payload, frozen=True, kw_only=True):
     """A schedule or sensor has recovered."""
 
     TYPE: ClassVar[str] = "orchestration.automation_recovered"
-    kind: str
+    kind: RunTrigger
     name: str
 
 
@@ -110,7 +110,7 @@ class RunEnded(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.run_ended"
     run_id: str
     run_key: str
-    trigger: str
+    trigger: RunTrigger
     reference: str
     state: RunState
     tasks_succeeded: int

@@ -30,6 +30,7 @@ from arco.orchestration.declarations import (
 )
 from arco.orchestration.limit_tables import Permit
 from arco.orchestration.plan import PlanRequest
+from arco.orchestration.states import RunTrigger
 from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef, SlaSpec
 from servo.contract.task import TaskResult
 
@@ -209,7 +210,7 @@ class RunRequested(OrchestrationCommand, frozen=True, kw_only=True, omit_default
     """Of a large request the same, as base64 of deflated JSON."""
     fingerprint: str
     """Of the request: the same key with another one is a conflict."""
-    kind: str = "manual"
+    kind: RunTrigger = RunTrigger.MANUAL
     reference: str = ""
     """What caused it: for a tick, the schedule and the tick's name."""
     run_id: str = ""
@@ -258,7 +259,7 @@ class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     run_key: str = ""
     request_fingerprint: str = ""
     """Of what was asked for: the same `run_key` with another one is a conflict."""
-    trigger: str = "manual"
+    trigger: RunTrigger = RunTrigger.MANUAL
     triggered_by: str = ""
     selection: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

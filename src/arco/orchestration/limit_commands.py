@@ -15,6 +15,7 @@ from arco.orchestration.limit_tables import (
 )
 from arco.orchestration.limit_usage import run_limit_reached
 from arco.orchestration.reader import Library, OrchestrationReader
+from arco.orchestration.states import RunTrigger
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
@@ -63,7 +64,7 @@ class LimitCommands:
         """The pools that deployed assets name, and how many assets each has."""
         return named_pools(OrchestrationReader(self._core.snapshot()), self._library)
 
-    def permit(self, snapshot: Snapshot, kind: str) -> Permit | None:
+    def permit(self, snapshot: Snapshot, kind: RunTrigger) -> Permit | None:
         """A permit to start a run; None if no limit counts runs.
 
         Raises LimitReached, and Refused while dispatch is paused.
@@ -84,7 +85,7 @@ class LimitCommands:
             raise reached
         return Permit(snapshot.head.manifest.position, self._core.ids())
 
-    def held(self, kind: str) -> Refused | None:
+    def held(self, kind: RunTrigger) -> Refused | None:
         """Why a run cannot be started now."""
         try:
             self.permit(self._core.snapshot(), kind)

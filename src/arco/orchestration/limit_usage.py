@@ -14,7 +14,7 @@ from arco.orchestration.limit_tables import (
     LimitName,
     LimitReached,
 )
-from arco.orchestration.states import BACKFILL, RUN_ACTIVE, TaskState
+from arco.orchestration.states import RUN_ACTIVE, RunTrigger, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 
 
@@ -88,11 +88,12 @@ class RunUse(NamedTuple):
             today += run.created_at.date() == now.date()
             if run.state in RUN_ACTIVE:
                 active += 1
-                backfills += run.trigger == BACKFILL
+                backfills += run.trigger == RunTrigger.BACKFILL
         return cls(active, backfills, today)
 
-    def with_one(self, kind: str) -> RunUse:
-        return RunUse(self.active + 1, self.backfills + (kind == BACKFILL), self.today + 1)
+    def with_one(self, kind: RunTrigger) -> RunUse:
+        is_backfill = kind == RunTrigger.BACKFILL
+        return RunUse(self.active + 1, self.backfills + is_backfill, self.today + 1)
 
     def value(self, name: LimitName) -> int:
         return {
@@ -102,7 +103,9 @@ class RunUse(NamedTuple):
         }[name]
 
 
-def run_limit_reached(declared: DeclaredLimits, use: RunUse, kind: str) -> LimitReached | None:
+def run_limit_reached(
+    declared: DeclaredLimits, use: RunUse, kind: RunTrigger
+) -> LimitReached | None:
     """The limit that prevents a run of a kind from being started now.
 
     Backfills leave one place of `max_concurrent_runs` to others: their runs are long.
@@ -111,7 +114,7 @@ def run_limit_reached(declared: DeclaredLimits, use: RunUse, kind: str) -> Limit
     if most is not None and use.active >= most:
         text = f"{_runs(use.active)} active"
         return LimitReached(WORKSPACE, LimitName.CONCURRENT_RUNS, most, use.active, text)
-    if most is not None and kind == BACKFILL and use.backfills >= max(1, most - 1):
+    if most is not None and kind == RunTrigger.BACKFILL and use.backfills >= max(1, most - 1):
         text = f"{_runs(use.backfills)} of backfills, which leave one place to others"
         return LimitReached(WORKSPACE, LimitName.CONCURRENT_RUNS, most, use.active, text)
     daily = declared.of_workspace(LimitName.DAILY_RUNS)
@@ -119,7 +122,7 @@ def run_limit_reached(declared: DeclaredLimits, use: RunUse, kind: str) -> Limit
         text = f"{_runs(use.today, 'was', 'were')} started today (UTC)"
         return LimitReached(WORKSPACE, LimitName.DAILY_RUNS, daily, use.today, text)
     backfills = declared.of_workspace(LimitName.BACKFILL_RUNS) or MAX_BACKFILL_RUNS
-    if kind == BACKFILL and use.backfills >= backfills:
+    if kind == RunTrigger.BACKFILL and use.backfills >= backfills:
         text = f"{_runs(use.backfills)} of backfills"
         return LimitReached(WORKSPACE, LimitName.BACKFILL_RUNS, backfills, use.backfills, text)
     return None

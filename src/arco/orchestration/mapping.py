@@ -37,10 +37,10 @@ from itertools import product
 
 from msgspec import Struct
 
-from arco.orchestration.partition_space import Calendar, Keys, Names, Point, Space, Value
+from arco.orchestration.partition_space import Calendar, Keys, Point, Space, Value
 from servo.contract.manifest import (
-    UNNESTED,
     AllUpstream,
+    Every,
     Identity,
     Input,
     Latest,
@@ -48,6 +48,7 @@ from servo.contract.manifest import (
     Window,
 )
 from servo.contract.manifest import Mapping as DimensionMapping
+from servo.contract.matching import Mismatch, are_in_step, unit_mismatch, window_mismatch
 from servo.errors import Invalid
 from servo.suggest import did_you_mean
 
@@ -197,7 +198,7 @@ def _mapping(
     if isinstance(rule, TimeWindow):
         name = rule.followed(keys.name, _times(upstream), _times(downstream))
     own = next((own for own in downstream.dimensions if own.name == name), None)
-    problem = _not_a_window(rule, keys) or _mismatch(rule, keys, own)
+    problem = _problem(rule, keys, own)
     if problem and not input.parameter:
         return AllUpstream()
     if problem:
@@ -227,27 +228,35 @@ def _called(rule: DimensionMapping) -> str:
     return "identity"
 
 
-def _mismatch(rule: DimensionMapping, keys: Keys, own: Keys | None) -> str:
+def _problem(rule: DimensionMapping, keys: Keys, own: Keys | None) -> str:
+    match window_mismatch(rule, _every(keys)):
+        case Mismatch.NOT_TIME:
+            return "only time dimensions have windows"
+        case Mismatch.REVERSED:
+            return "it ends before it starts"
     if own is None:
         return (
             "it has no such dimension itself"
             if not isinstance(rule, TimeWindow) or rule.dimension
             else "it does not say which time dimension of its own to follow"
         )
-    if isinstance(keys, Calendar) != isinstance(own, Calendar):
-        return "one of them is a time dimension, the other is not"
-    if isinstance(keys, Calendar) and isinstance(own, Calendar):
-        units = f"the input's is by {keys.every}, its own by {own.every}"
-        if keys.every != own.every and isinstance(rule, Window):
+    units = f"the input's is by {_every(keys)}, its own by {_every(own)}"
+    match unit_mismatch(rule, _every(keys), _every(own), lambda: _are_in_step(keys, own)):
+        case Mismatch.ONE_OF_TIME:
+            return "one of them is a time dimension, the other is not"
+        case Mismatch.OTHER_UNIT:
             return units
-        if {keys.every, own.every} == UNNESTED:
+        case Mismatch.UNNESTED:
             return f"{units}, and a week may be in two months"
-        if not keys.in_step(own):
+        case Mismatch.OUT_OF_STEP:
             return f"{units}, and these begin at different minutes of an hour"
     return ""
 
 
-def _not_a_window(rule: DimensionMapping, keys: Keys) -> str:
-    if isinstance(rule, Window | TimeWindow) and isinstance(keys, Names):
-        return "only time dimensions have windows"
-    return "it ends before it starts" if isinstance(rule, Window) and rule.end < rule.start else ""
+def _every(keys: Keys) -> Every | None:
+    return keys.every if isinstance(keys, Calendar) else None
+
+
+def _are_in_step(keys: Keys, own: Keys) -> bool:
+    assert isinstance(keys, Calendar) and isinstance(own, Calendar)
+    return are_in_step(keys.dimension, own.dimension)

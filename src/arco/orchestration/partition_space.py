@@ -51,6 +51,7 @@ class Calendar:
             raise Invalid(
                 f"the dimension {dimension.name!r} has no end", hint="give an end to count to"
             )
+        self.dimension = dimension
         self.name = dimension.name
         self.every = dimension.every
         self.zone = _zone(dimension)
@@ -117,13 +118,6 @@ class Calendar:
         at = self.number(value)
         return self._keys_of(range(at, at + 1))
 
-    def in_step(self, other: Calendar) -> bool:
-        """Whether hours of one begin at the same minute as hours, or days, of the other."""
-        if "hour" not in (self.every, other.every):
-            return True
-        since = max(self._first_day(), other._first_day())
-        return self._minute(since) == other._minute(since)
-
     def every_key(self) -> range:
         return range(self.first, self.complete)
 
@@ -145,14 +139,6 @@ class Calendar:
     def _keys_of(self, numbers: range) -> list[Value]:
         low, high = max(numbers.start, self.first), min(numbers.stop, self.bound)
         return [self.key(number) for number in range(low, high)]
-
-    def _first_day(self) -> date:
-        first = self.key(self.first)
-        return first.date() if isinstance(first, datetime) else first
-
-    def _minute(self, day: date) -> timedelta:
-        """How far after a whole hour, in UTC, its hours begin, or this day."""
-        return self.phase if self.every == "hour" else (self._midnight(day) - EPOCH) % HOUR
 
     def _day_of(self, instant: datetime) -> date:
         """The day of the zone that this is in, from one midnight to the next.

@@ -24,7 +24,7 @@ from arco.orchestration.planner import PlanScope
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
 from arco.orchestration.run_requests import request_fingerprint
-from arco.orchestration.states import GOOD
+from arco.orchestration.states import GOOD, RunTrigger
 from arco.orchestration.world import World
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
@@ -43,7 +43,7 @@ class RunSettings(NamedTuple):
     run_key: str = ""
     run_id: str = ""
     """Empty: a new one."""
-    trigger: str = "manual"
+    trigger: RunTrigger = RunTrigger.MANUAL
     reference: str = ""
     timeout_s: int = 0
     priority: int = 0

@@ -25,7 +25,7 @@ from arco.orchestration.limit_events import RunPermitted
 from arco.orchestration.packing import pack, unpack
 from arco.orchestration.plan import PlanRequest, normalised
 from arco.orchestration.runs import RunAdmitted
-from arco.orchestration.states import RequestState
+from arco.orchestration.states import AUTOMATIC, RequestState
 from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS, RunKeyRow, RunRequestRow
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
@@ -35,7 +35,6 @@ from servo.contract import canonical
 PLAIN_BYTES = 32 << 10
 """A larger request is packed."""
 KEY_BYTES = 512
-RESERVED = ("schedule", "backfill", "sensor", "webhook", "freshness", "materialization")
 LISTED = 100
 """Maximum number of terms of a request that are in columns of their own."""
 
@@ -53,7 +52,7 @@ class RunAsked(RunRequested, frozen=True, kw_only=True):
 def check_run_key(run_key: str) -> None:
     """Raise Invalid for a key that a person may not give."""
     kind = run_key.partition(":")[0]
-    if ":" in run_key and kind in RESERVED:
+    if ":" in run_key and kind in AUTOMATIC:
         raise Invalid(
             f"run keys that begin with {kind}: are those of requests by {kind}",
             hint="choose another key",

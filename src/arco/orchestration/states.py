@@ -70,8 +70,35 @@ ACTIVE_ATTEMPT: Final = frozenset({TaskState.READY, TaskState.DISPATCHED, TaskSt
 RUN_ACTIVE: Final = frozenset({RunState.PLANNING, RunState.RUNNING, RunState.CANCELLING})
 
 
-BACKFILL: Final = "backfill"
-"""What a run of a backfill was triggered by."""
+class RunTrigger(StrEnum):
+    """What requested a run, or started it.
+
+    Events and rows of newer programs may have other values. They are read as members that equal
+    none of these, and written as they are; so a `match` has a case for them.
+    """
+
+    MANUAL = "manual"
+    RETRY = "retry"
+    SCHEDULE = "schedule"
+    SENSOR = "sensor"
+    WEBHOOK = "webhook"
+    BACKFILL = "backfill"
+    MATERIALIZATION = "materialization"
+    """An asset's automation."""
+    FRESHNESS = "freshness"
+
+    @classmethod
+    def _missing_(cls, value: object) -> RunTrigger | None:
+        if not isinstance(value, str):
+            return None
+        other = str.__new__(cls, value)
+        other._name_, other._value_ = "OTHER", value
+        return other
+
+
+AUTOMATIC: Final = frozenset(RunTrigger) - {RunTrigger.MANUAL, RunTrigger.RETRY}
+"""Triggers of runs that nobody requested one by one."""
+SENSOR_TRIGGERS: Final = (RunTrigger.SENSOR, RunTrigger.WEBHOOK)
 
 
 class TaskCause(StrEnum):

@@ -7,7 +7,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal
 
-from arco.orchestration.states import Gate, RequestState, RunState, TaskState, TimerKind, TimerState
+from arco.orchestration.states import (
+    Gate,
+    RequestState,
+    RunState,
+    RunTrigger,
+    TaskState,
+    TimerKind,
+    TimerState,
+)
 from arco.state.table import LOOKED_UP_GROUP, WIDE_GROUP, History, Row, Table
 from servo.contract.manifest import Category
 
@@ -119,7 +127,7 @@ class RunKeyRow(Row, frozen=True):
 class RunRequestRow(Row, frozen=True):
     request_key: str
     state: RequestState
-    kind: str
+    kind: RunTrigger
     reference: str
     selection: list[str]
     """As was asked; of long lists the first, `request` has all."""
@@ -147,7 +155,7 @@ class RunRow(Row, frozen=True):
     deployment_id: str
     run_key: str
     state: RunState
-    trigger: str
+    trigger: RunTrigger
     triggered_by: str
     selection: list[str]
     partitions: list[str]

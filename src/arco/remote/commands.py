@@ -51,7 +51,7 @@ from arco.orchestration.plan import PlanRequest, PlanSpec
 from arco.orchestration.planning import Review, ReviewedPlan, RunPlanner, accept
 from arco.orchestration.reader import OrchestrationReader, SnapshotLookups
 from arco.orchestration.schema_deploy import BreakAcceptance
-from arco.orchestration.states import RequestState
+from arco.orchestration.states import RequestState, RunTrigger
 from arco.orchestration.world import World
 from arco.remote.client import Client
 from arco.remote.command_api import CommandApi, body_of, generation_of, if_match
@@ -420,7 +420,7 @@ class RemoteOrchestration(OrchestrationCommands):
         request: PlanRequest,
         *,
         run_key: str = "",
-        kind: str = "manual",
+        kind: RunTrigger = RunTrigger.MANUAL,
         reference: str = "",
         until: datetime | None = None,
         timeout: timedelta | None = None,
@@ -436,7 +436,7 @@ class RemoteOrchestration(OrchestrationCommands):
         request: PlanRequest,
         *,
         run_key: str = "",
-        trigger: str = "manual",
+        trigger: RunTrigger = RunTrigger.MANUAL,
         timeout: timedelta | None = None,
         priority: int = 0,
         retry_of: str = "",

@@ -1282,7 +1282,7 @@ class KeysBodyJson(TypedDict):
 
 class LastRunHealthJson(TypedDict):
     run_id: str
-    outcome: str
+    outcome: Literal["", "failed", "held", "succeeded"]
     completed_at: NotRequired[str | None]
     duration: NotRequired[float | None]
     tasks_total: NotRequired[int | None]

@@ -20,13 +20,15 @@ import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from arco.errors import Unavailable
 
 _QUIET: Final = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr", "-Xlog:cds*=off")
 _OFF: Final = "ARCO_SPARK_ARCHIVE"
 """Set to `off`, no archive is used."""
+_WORKLOAD: Final = "arco.spark.archive_workload"
+"""Started by its name: it imports the session, which uses the archive."""
 
 
 def find_java(env: Mapping[str, str]) -> Path | None:
@@ -103,13 +105,7 @@ def build(env: Mapping[str, str]) -> Path:
 
 
 def _run_workload(archive: Path, env: Mapping[str, str]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        __spec__.name if __spec__ else __name__,
-        "workload",
-        str(archive),
-    ]
+    command = [sys.executable, "-m", _WORKLOAD, str(archive)]
     done = subprocess.run(command, env={**env, _OFF: "off"}, capture_output=True, text=True)
     if done.returncode != 0 or not archive.is_file():
         raise Unavailable(
@@ -118,45 +114,5 @@ def _run_workload(archive: Path, env: Mapping[str, str]) -> None:
         )
 
 
-def workload(archive: Path) -> None:
-    """What a worker's first tasks do, in a JVM that writes its classes to `made` when it ends."""
-    from pyspark import SparkContext
-
-    from arco.spark.session import start
-    from arco.spark.settings import SparkSettings
-
-    conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"}
-    session = start(SparkSettings(master="local[2]", conf=conf, fast_start=True))
-    with tempfile.TemporaryDirectory() as folder:
-        _use(session, folder)
-    gateway: Any = SparkContext._gateway
-    session.stop()
-    # The JVM ends, and writes, when its standard input does.
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
-
-
-def _use(session: Any, folder: str) -> None:
-    import pandas as pd
-    from pyspark.sql import functions as F
-
-    frame = session.range(1000).withColumn("day", F.current_date())
-    frame = frame.withColumn("name", F.concat(F.lit("n"), F.col("id") % 7))
-    frame.write.parquet(f"{folder}/a")
-    read = session.read.schema(frame.schema).parquet(f"{folder}/a")
-    read.createOrReplaceTempView("a")
-    session.sql(
-        "WITH b AS (SELECT name, count(*) AS n, max(day) AS day FROM a GROUP BY name) "
-        "SELECT a.*, n, row_number() OVER (PARTITION BY a.name ORDER BY id) AS r "
-        "FROM a JOIN b USING (name) WHERE id > 10 ORDER BY id"
-    ).write.parquet(f"{folder}/b")
-    read.groupBy("name").agg(F.countDistinct("id"), F.sum("id")).toArrow()
-    session.createDataFrame(pd.DataFrame({"x": [1, 2]})).toPandas()
-    read.select(F.udf(lambda value: value + 1, "long")("id")).collect()
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["workload"]:
-        workload(Path(sys.argv[2]))
-    else:
-        print(build(os.environ))
+    print(build(os.environ))

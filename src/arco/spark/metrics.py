@@ -55,6 +55,12 @@ class SparkUsage(msgspec.Struct, frozen=True):
     tasks: int = 0
 
 
+_ENDED: Final = frozenset({"SUCCEEDED", "FAILED"})
+"""What Spark calls the states of jobs; a version of it may have others."""
+_NEVER_RAN: Final = frozenset({"SKIPPED", "PENDING"})
+"""The same, of stages."""
+
+
 class SparkJob(msgspec.Struct, frozen=True, rename="camel"):
     """What we read of a job's record."""
 
@@ -69,7 +75,7 @@ class SparkJob(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def ended(self) -> bool:
-        return self.status in ("SUCCEEDED", "FAILED")
+        return self.status in _ENDED
 
 
 class SparkStage(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,7 +98,7 @@ class SparkStage(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def ran(self) -> bool:
-        return self.status not in ("SKIPPED", "PENDING")
+        return self.status not in _NEVER_RAN
 
 
 _JOB: Final = msgspec.json.Decoder(SparkJob)

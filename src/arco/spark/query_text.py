@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 import sqlglot
@@ -21,6 +20,7 @@ from arco.columns.quoting import backticked
 from arco.spark.query import ONLY, QUERIES, no_query, one_statement, view_name
 from arco.spark.template import TemplateProblem
 from servo.contract.template import Call, Rendered, render
+from servo.suggest import did_you_mean
 
 _SELECT: Final = "SELECT "
 _SEMICOLON: Final = "an expression has no ';'"
@@ -68,8 +68,7 @@ def parse_query(sql: str) -> ParsedText:
     statement, end = one_statement(rendered.text)
     if statement is not None:
         first = rendered.text[statement.start : statement.stop].upper()
-        close = get_close_matches(first, QUERIES, 1, cutoff=0.75)  # SELEC, but not DELETE
-        hint = f"did you mean {close[0]}?" if close else ONLY
+        hint = did_you_mean(first, QUERIES, likeness=0.75) or ONLY  # SELEC, but not DELETE
         return ParsedText(rendered, None, _in_source(rendered, statement, True, hint))
     tree, problem = _parsed(rendered.text[:end])
     if isinstance(tree, _DATA_CHANGES):

@@ -124,7 +124,7 @@ class Merger:
         Of several mergers one does the work: the others do not get the lease.
         """
         publication = self._publisher.begin()
-        contents = self._core.manifests.contents(self._core.manifests.head())
+        contents = GenerationTables(self._core.manifests, self._core.manifests.head())
         due = [
             (table, plan)
             for table in self._tables.values()
@@ -219,7 +219,7 @@ class Merger:
         return True
 
     def _propose(self, head: Head, swaps: Sequence[Swap], join: Join | None) -> Proposal | None:
-        revision = Revision(self._core.manifests.contents(head))
+        revision = Revision(GenerationTables(self._core.manifests, head))
         done = [swap.table for swap in swaps if revision.swap(swap)]
         joined = join is not None and revision.join(join)
         if len(done) < len(swaps) or (join is not None and not joined):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from arco.log.contents import GenerationTables
 from arco.log.envelope import Recorded
 from arco.log.head import Head
 from arco.log.manifest import SegmentRef
@@ -99,7 +100,7 @@ class StateProjector:
         self._on_commit = on_commit
 
     def consumed(self, head: Head, names: Iterable[str]) -> set[str]:
-        batches = self._manifests.contents(head).table(str(system.BATCHES))
+        batches = GenerationTables(self._manifests, head).table(str(system.BATCHES))
         return self._consumed.among(batches, names)
 
     def prepare(
@@ -123,7 +124,7 @@ class StateProjector:
     def committed(self, head: Head, projection: Projection, added: AddedFiles) -> None:
         assert isinstance(projection, Projected)
         changes = projection.table_changes
-        self.warm.apply(changes, self._manifests.contents(head), head.manifest.position)
+        self.warm.apply(changes, GenerationTables(self._manifests, head), head.manifest.position)
         self._warm_at = head
         if (names := changes.get(system.BATCHES)) is not None:
             path = added.ref(str(system.BATCHES)).path
@@ -133,5 +134,5 @@ class StateProjector:
     def catch_up(self, head: Head) -> None:
         if self._warm_at is None or self._manifests.rewritten(self._warm_at.generation, head):
             self.warm.reset()
-        self.warm.advance(self._manifests.contents(head), head.manifest.position)
+        self.warm.advance(GenerationTables(self._manifests, head), head.manifest.position)
         self._warm_at = head

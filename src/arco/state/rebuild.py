@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from arco.errors import Conflict, Contended
 from arco.log.cleanup import delete_quietly
 from arco.log.commit import publish
-from arco.log.contents import TableFiles
+from arco.log.contents import GenerationTables, TableFiles
 from arco.log.envelope import Recorded
 from arco.log.head import Head
 from arco.log.manifest import FileRef
@@ -214,7 +214,7 @@ class Rebuilder:
     def _propose(self, head: Head, snapshot: Snapshot, tables: RebuiltTables) -> Proposal:
         self._check_only_grew(snapshot.generation, head)
         manifests = self._core.manifests
-        live = manifests.contents(head)
+        live = GenerationTables(manifests, head)
         fresh: dict[str, TableFiles] = {}
         l0 = dict(head.manifest.l0)
         for table, rebuilt in tables.items():

@@ -16,6 +16,7 @@ import msgspec
 from arco.errors import Invalid
 from arco.log import segment as segments
 from arco.log.commit import publish
+from arco.log.contents import GenerationTables
 from arco.log.envelope import Payload, Recorded, make_event
 from arco.log.head import Head
 from arco.log.manifest import ChangesRef, SegmentRef, sha256
@@ -78,7 +79,7 @@ class Rollback:
         changes = {system.SEGMENTS: {(ref.first,): (ref.last, row)}}
         projected = Projected(self._core, changes, (), self._core.clock.now())
         added = write_files(self._core, projected.files)
-        current = self._core.manifests.contents(head)
+        current = GenerationTables(self._core.manifests, head)
         return Proposal(
             kind="rollback",
             changes=_mixed(head.manifest.changes, target.manifest.changes) + added.changes,

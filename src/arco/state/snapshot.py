@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.errors import NotFound, NotYet
-from arco.log.contents import TableFiles
+from arco.log.contents import GenerationTables, TableFiles
 from arco.log.head import Head, Manifests
 from arco.log.manifest import FileRef, Floor
 from arco.state.file_rows import ShardRange, may_hold, newest_versions, rows_of_files
@@ -68,7 +68,7 @@ class Snapshot:
         self._manifests = manifests
         self.files = files
         self.head = head
-        self.contents = manifests.contents(head)
+        self.contents = GenerationTables(manifests, head)
         self._generations: dict[int, int] = {}
         self._cache: dict[str, Any] = {}
 

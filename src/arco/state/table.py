@@ -14,7 +14,6 @@ the row), `_deleted` (a tombstone) and `_bucket`.
 
 from __future__ import annotations
 
-import enum
 import functools
 import math
 import operator
@@ -31,11 +30,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.epoch import MOMENTS
-from arco.errors import Corrupt, Invalid
+from arco.errors import Invalid
 from arco.log.arrays import array_of
 from arco.log.contents import TableFiles
 from arco.log.manifest import ColumnSpec, TableManifest
 from arco.state.arrow_columns import texts_of, values_of
+from arco.state.enum_columns import EnumMembers, is_enum
 from arco.state.row_reader import NOTHING, Cell, row_reader
 
 LOOKED_UP_GROUP = 1_024
@@ -106,7 +106,7 @@ class Table(Generic[R]):
         self._types = {column: _arrow_type(hints[column]) for column in self.columns}
         self._maps = {c for c, t in self._types.items() if pa.types.is_map(t)}
         self._members = {
-            c: _Members(f"{self}.{c}", hints[c]) for c in self.columns if _is_enum(hints[c])
+            c: EnumMembers(f"{self}.{c}", hints[c]) for c in self.columns if is_enum(hints[c])
         }
         self._defaults = _defaults(row)
         self._converted = self._maps | self._members.keys() | self._defaults.keys()
@@ -323,24 +323,6 @@ def _values_at(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
     return values if len(columns) > 1 else lambda row: (values(row),)
 
 
-class _Members(dict[str, enum.StrEnum]):
-    """The members of an enumeration by their text, as rows of files have it."""
-
-    def __init__(self, column: str, members: type[enum.StrEnum]) -> None:
-        super().__init__((member.value, member) for member in members)
-        self._column = column
-
-    def __missing__(self, text: str) -> enum.StrEnum:
-        raise Corrupt(
-            f"{self._column} is {text!r}, which this program does not know",
-            hint="read the workspace with the program that wrote it, or a newer one",
-        )
-
-
-def _is_enum(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, enum.StrEnum)
-
-
 def shard_text(parts: Sequence[object]) -> str:
     return (
         parts[0] if len(parts) == 1 and isinstance(parts[0], str) else "\x1f".join(map(str, parts))
@@ -374,7 +356,7 @@ _ARROW: dict[Any, pa.DataType] = {
 def _arrow_type(hint: Any) -> pa.DataType:
     if hint in _ARROW:
         return _ARROW[hint]
-    if _is_enum(hint):
+    if is_enum(hint):
         return pa.string()
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal and all(isinstance(a, str) for a in args):

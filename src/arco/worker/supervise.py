@@ -18,7 +18,7 @@ from arco.clock import Clock
 from arco.spark.host import SparkHost
 from arco.worker import slot_messages as messages
 from arco.worker.capture import LogCapture
-from arco.worker.failures import Interrupted, TaskTimeout, classify, failed
+from arco.worker.failures import Interrupted, TaskTimeout, classify, failed, signal_name
 from arco.worker.recordable import failed_result
 from arco.worker.slot_spark import GuestSpark
 from arco.worker.slots import ENDED_S, Slot
@@ -214,7 +214,7 @@ class Supervision:
 
 
 def _killed(number: int) -> BaseException:
-    name = _name(number)
+    name = signal_name(number)
     if number == signal.SIGKILL:
         return failed(
             "infrastructure",
@@ -229,10 +229,3 @@ def _killed(number: int) -> BaseException:
         f"the process that ran the task crashed ({name})",
         "look for a defect in a native library that the asset uses",
     )
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -309,6 +309,7 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     passed: bool
     severity: str = "error"
+    """A `Severity`; logs also have what reports of other tools said."""
     message: str = ""
     kind: str = ""
     phase: Phase = "after"

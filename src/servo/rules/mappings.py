@@ -9,13 +9,10 @@ what identity cannot match, so nothing is wrong there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from servo.contract import manifest as wire
 from servo.contract.manifest import (
-    UNNESTED,
     AllUpstream,
     Asset,
     Dimension,
@@ -27,6 +24,7 @@ from servo.contract.manifest import (
     TimeWindow,
     Window,
 )
+from servo.contract.matching import Mismatch, are_in_step, unit_mismatch, window_mismatch
 from servo.project import Problem
 from servo.signature import Flaw
 from servo.suggest import did_you_mean
@@ -98,7 +96,7 @@ def _identity_flaws(source: Dimension, own: Mapping[str, Dimension], asset: str)
         hint = f"map it: {_time_windows(source, own)}{_all_or_latest(name)}"
         yield Flaw(f"it is partitioned by {name!r}, and {asset} is not", hint)
     elif isinstance(source, TimeDimension) or isinstance(target, TimeDimension):
-        yield from _unit_flaws(source, target)
+        yield from _unit_flaws(Identity(), source, target, own)
     elif not isinstance(source, DynamicDimension) and not isinstance(target, DynamicDimension):
         missing = [value for value in target.values if value not in source.values]
         if missing:
@@ -115,34 +113,41 @@ def _time_windows(source: Dimension, own: Mapping[str, Dimension]) -> str:
     return "".join(
         f'by_dimension({source.name}=time_window("{name}")), '
         for name, target in own.items()
-        if isinstance(target, TimeDimension) and not [*_unit_flaws(source, target)]
+        if isinstance(target, TimeDimension) and not _mismatch(TimeWindow(), source, target)
     )
 
 
-def _unit_flaws(source: Dimension, target: Dimension) -> Iterator[Flaw]:
-    """Why periods of one cannot be matched with those of the other, whatever their units."""
+def _unit_flaws(
+    rule: wire.Mapping, source: Dimension, target: Dimension, own: Mapping[str, Dimension]
+) -> Iterator[Flaw]:
+    """Why periods of one cannot be matched with those of the other."""
     units = f"its dimension {source.name!r} is {_grain(source)}, {_here(source, target)}"
     hint = _all_or_latest(source.name)
-    if not isinstance(source, TimeDimension) or not isinstance(target, TimeDimension):
-        yield Flaw(units, f"{hint}, or the same unit")
-    elif {source.every, target.every} == UNNESTED:
-        yield Flaw(f"{units}, and a week may be in two months", f"{hint}, or read days")
-    elif "hour" in (source.every, target.every):
-        day = max(source.start[:10], target.start[:10])
-        minutes = {_minute(source, day), _minute(target, day)}
-        if len(minutes) == 2 and None not in minutes:
+    match _mismatch(rule, source, target):
+        case Mismatch.ONE_OF_TIME | Mismatch.OTHER_UNIT:
+            windows = _time_windows(source, own) if isinstance(rule, Window) else ""
+            yield Flaw(units, f"{windows}{hint}, or the same unit")
+        case Mismatch.UNNESTED:
+            yield Flaw(f"{units}, and a week may be in two months", f"{hint}, or read days")
+        case Mismatch.OUT_OF_STEP:
             message = f"{units}, and these begin at different minutes of an hour"
             yield Flaw(message, "use the same time zone")
 
 
-def _minute(dimension: TimeDimension, day: str) -> timedelta | None:
-    """When hours begin, or this day, in UTC; None for what is reported for itself."""
-    text = dimension.start if dimension.every == "hour" else day
+def _mismatch(rule: wire.Mapping, source: Dimension, target: Dimension) -> Mismatch | None:
+    return unit_mismatch(rule, _every(source), _every(target), lambda: _are_in_step(source, target))
+
+
+def _are_in_step(source: Dimension, target: Dimension) -> bool:
+    assert isinstance(source, TimeDimension) and isinstance(target, TimeDimension)
     try:
-        start = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(dimension.timezone))
+        return are_in_step(source, target)
     except (ValueError, OSError, LookupError):
-        return None
-    return (start.utcoffset() or timedelta()) % timedelta(hours=1)
+        return True  # a start or a zone that is reported for itself
+
+
+def _every(dimension: Dimension) -> wire.Every | None:
+    return dimension.every if isinstance(dimension, TimeDimension) else None
 
 
 def _here(source: Dimension, target: Dimension) -> str:
@@ -158,27 +163,25 @@ def _window_flaws(
     window: Window, source: Dimension, own: Mapping[str, Dimension], asset: str
 ) -> Iterator[Flaw]:
     name = source.name
-    if not isinstance(source, TimeDimension):
-        yield Flaw(f"a window over {name!r}, which is not a time dimension", _WITHOUT_WINDOW)
-        return
-    if window.start > window.end:
-        hint = f"write window({window.end}, {window.start})"
-        yield Flaw(f"window({window.start}, {window.end}) ends before it starts", hint)
+    match window_mismatch(window, _every(source)):
+        case Mismatch.NOT_TIME:
+            yield Flaw(f"a window over {name!r}, which is not a time dimension", _WITHOUT_WINDOW)
+            return
+        case Mismatch.REVERSED:
+            hint = f"write window({window.end}, {window.start})"
+            yield Flaw(f"window({window.start}, {window.end}) ends before it starts", hint)
     if name not in own:
         message = f"a window over {name!r}, by which {asset} is not partitioned"
         yield Flaw(message, _all_or_latest(name))
-    elif _grain(source) != _grain(own[name]):
-        message = f"its dimension {name!r} is {_grain(source)}, {_here(source, own[name])}"
-        yield Flaw(message, f"{_time_windows(source, own)}{_all_or_latest(name)}, or the same unit")
     else:
-        yield from _unit_flaws(source, own[name])
+        yield from _unit_flaws(window, source, own[name], own)
 
 
 def _time_window_flaws(
     window: TimeWindow, source: Dimension, upstream: Asset, asset: Asset
 ) -> Iterator[Flaw]:
     name, times = source.name, _times(asset)
-    if not isinstance(source, TimeDimension):
+    if window_mismatch(window, _every(source)):
         message = f"a time window over {name!r}, which is not a time dimension"
         yield Flaw(message, _WITHOUT_WINDOW)
     elif not times:
@@ -194,5 +197,5 @@ def _time_window_flaws(
         hint = did_you_mean(followed, times) or f"it has {', '.join(times)}"
         yield Flaw(f"{asset.key} has no time dimension {followed!r}", hint)
     else:
-        target = next(each for each in asset.partitions if each.name == followed)
-        yield from _unit_flaws(source, target)
+        own = {dimension.name: dimension for dimension in asset.partitions}
+        yield from _unit_flaws(window, source, own[followed], own)

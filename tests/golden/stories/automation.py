@@ -46,6 +46,7 @@ from arco.orchestration.events import (
 )
 from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
+from arco.orchestration.states import RunTrigger
 from tests.golden.stories.recorded_log import Log
 from tests.golden.stories.runs import deployed
 
@@ -193,7 +194,7 @@ def backfilled() -> Log:
             tasks_total=1,
             run_key="backfill:B1:0",
             request_fingerprint=request_fingerprint(request),
-            trigger="backfill",
+            trigger=RunTrigger.BACKFILL,
             reference="B1:0",
             priority=-1_000,
         )

@@ -13,6 +13,7 @@ from arco.api.views import View
 from arco.automation.tables import BACKFILLS
 from arco.errors import NotFound
 from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS
 from arco.security.permissions import Permission
 from arco.security.visibility import Visible
@@ -64,9 +65,9 @@ def _run(view: View, key: str) -> CommandBody | None:
     stored = view.stored_key(key)
     request = view.snapshot.get(RUN_REQUESTS, stored)
     if request is not None:
-        statuses: dict[str, Literal["applied", "refused", "pending"]] = {
-            "PENDING": "pending",
-            "REFUSED": "refused",
+        statuses: dict[RequestState, Literal["applied", "refused", "pending"]] = {
+            RequestState.PENDING: "pending",
+            RequestState.REFUSED: "refused",
         }
         return CommandBody(
             key=key,

@@ -128,11 +128,12 @@ def create_deployment(
         accept_breaking=body.accepted,
         deployment_id=id,
     )
-    return WriteAnswer(
-        DeployedBody(deployment=deployed),
-        deployed.generation,
-        f"/deployments/{deployed.deployment_id}",
-    )
+    return _answer(deployed)
+
+
+def _answer(deployed: Deployed) -> WriteAnswer[DeployedBody]:
+    location = f"/deployments/{deployed.deployment_id}"
+    return WriteAnswer(DeployedBody(deployment=deployed), deployed.generation, location)
 
 
 def _earlier(
@@ -172,11 +173,7 @@ def rollback_deployment(
         accept_breaking=body.accepted,
         deployment_id=id,
     )
-    return WriteAnswer(
-        DeployedBody(deployment=deployed),
-        deployed.generation,
-        f"/deployments/{deployed.deployment_id}",
-    )
+    return _answer(deployed)
 
 
 # -- limits and dispatch ----------------------------------------------------------------------

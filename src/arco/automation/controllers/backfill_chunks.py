@@ -17,7 +17,7 @@ from arco.automation.tables import BackfillProgressRow, BackfillRow
 from arco.errors import Invalid
 from arco.log.envelope import Payload
 from arco.orchestration.events import RunCancelRequested, RunRequestRefused
-from arco.orchestration.states import BACKFILL, RunState
+from arco.orchestration.states import RunState, RunTrigger
 from arco.orchestration.tables import RunRequestRow, RunRow
 
 ENDED = frozenset({BackfillState.SUCCEEDED, BackfillState.FAILED, BackfillState.CANCELLED})
@@ -97,12 +97,12 @@ def _cancelling(
 ) -> Iterator[BackfillStep]:
     reason = "its backfill was cancelled"
     for request in requests:
-        if request.kind == BACKFILL and backfill_of(request.reference) in cancelled:
+        if request.kind == RunTrigger.BACKFILL and backfill_of(request.reference) in cancelled:
             key = request.request_key
             refusal = RunRequestRefused(request_key=key, reason=reason, code="backfill_cancelled")
             yield BackfillStep(key, refusal)
     for run in runs:
-        if run.trigger != BACKFILL or run.state == RunState.CANCELLING:
+        if run.trigger != RunTrigger.BACKFILL or run.state == RunState.CANCELLING:
             continue
         if backfill_of(run.reference) in cancelled:
             cancel = RunCancelRequested(run_id=run.run_id, reason=reason, in_steps=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from arco.automation.asset_fold import MATERIALIZATION
 from arco.automation.backfill_runs import backfill_of
 from arco.automation.backfill_states import BackfillState
-from arco.automation.fold import KIND
 from arco.automation.tables import BackfillRow, ScheduleRow
 from arco.orchestration.limit_tables import DeclaredLimits
 from arco.orchestration.limit_usage import RunUse, run_limit_reached
-from arco.orchestration.states import BACKFILL
+from arco.orchestration.states import RunTrigger
 from arco.orchestration.tables import RunRequestRow, RunRow
 
 RUNS_OF_ASSET = 3
@@ -22,7 +20,7 @@ RUNS_OF_ASSET = 3
 def schedule_of(row: RunRequestRow | RunRow) -> str:
     """The schedule that caused a request or a run; empty if none did."""
     kind = row.kind if isinstance(row, RunRequestRow) else row.trigger
-    return row.reference.rpartition("@")[0] if kind == KIND else ""
+    return row.reference.rpartition("@")[0] if kind == RunTrigger.SCHEDULE else ""
 
 
 def active_by_schedule(
@@ -42,7 +40,7 @@ def active_by_schedule(
 def _automated_asset(row: RunRequestRow | RunRow) -> str:
     """The first asset of a request or a run of automation."""
     kind = row.kind if isinstance(row, RunRequestRow) else row.trigger
-    return row.selection[0] if kind == MATERIALIZATION and row.selection else ""
+    return row.selection[0] if kind == RunTrigger.MATERIALIZATION and row.selection else ""
 
 
 def to_plan(
@@ -58,11 +56,11 @@ def to_plan(
     by_asset: Counter[str] | None = None
     chosen = []
     for request in waiting:
-        if request.kind == BACKFILL:
+        if request.kind == RunTrigger.BACKFILL:
             backfill = backfills.get(backfill_of(request.reference))
             if backfill is not None and backfill.state == BackfillState.PAUSED:
                 continue
-        if request.kind == MATERIALIZATION:
+        if request.kind == RunTrigger.MATERIALIZATION:
             if by_asset is None:
                 by_asset = Counter(_automated_asset(run) for run in runs)
             if by_asset[_automated_asset(request)] >= RUNS_OF_ASSET:

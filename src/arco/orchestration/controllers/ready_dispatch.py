@@ -29,7 +29,7 @@ from msgspec import Struct
 from arco.orchestration.actions import Enqueue
 from arco.orchestration.board import Board, Kind, TaskKey, TaskOrder, kind_of
 from arco.orchestration.limits import Limits
-from arco.orchestration.states import BACKFILL, RunState, TaskState
+from arco.orchestration.states import RunState, RunTrigger, TaskState
 from arco.orchestration.tables import TaskRow
 
 RunOrder = tuple[datetime, str]
@@ -134,7 +134,7 @@ def backfill_share(
     board: Board, limits: Limits, sent: Mapping[str, TaskKey], ended: Collection[TaskKey] = ()
 ) -> BackfillShare:
     """What runs of backfills may send now, by what they have in flight."""
-    runs = frozenset(id for id, run in board.runs.items() if run.trigger == BACKFILL)
+    runs = frozenset(id for id, run in board.runs.items() if run.trigger == RunTrigger.BACKFILL)
     if not runs:
         return NO_BACKFILLS
     keys = {*board.in_flight, *sent.values()}.difference(ended)

@@ -8,16 +8,13 @@ allowed, a warning of a check of their own, or refused by the same check.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from arco.worker.checks import conditions, proofs, types
+from arco.worker.checks.check_request import CheckRequest
 from arco.worker.checks.needs import FailingRows, Finding, Need, ProvenFinding
 from arco.worker.checks.phrases import rows_that
 from servo.contract.manifest import Check, ColumnDef, Extra
 from servo.contract.task import CheckStatus
-
-if TYPE_CHECKING:
-    from arco.worker.checks.kinds import CheckRequest
 
 NAME = "columns"
 EXTRA_NAME = "columns(extra)"

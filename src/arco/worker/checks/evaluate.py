@@ -20,9 +20,10 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from arco.worker.checks.check_request import CheckRequest, UnsuitableCheck
 from arco.worker.checks.duck import DuckEngine, in_reach
 from arco.worker.checks.engine import CheckEngine, CheckEngineError, EngineNeed
-from arco.worker.checks.kinds import CheckRequest, UnsuitableCheck, judged_age, need_of
+from arco.worker.checks.kinds import judged_age, need_of
 from arco.worker.checks.limits import CheckTimeout, limited
 from arco.worker.checks.needs import (
     DuplicateRows,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cached_property
-from typing import Final, NoReturn
+from typing import Final
 
 import pyarrow as pa
 
 from arco.tasks.input_failures import partition_text
 from arco.worker.checks import conditions, proofs, types, values
+from arco.worker.checks.check_request import CheckRequest, suggestion
 from arco.worker.checks.declared import compared
 from arco.worker.checks.needs import (
     DuplicateRows,
@@ -30,74 +30,14 @@ from arco.worker.checks.needs import (
 from arco.worker.checks.phrases import age, between, rows_that, some
 from arco.worker.checks.predicates import for_duckdb
 from arco.worker.checks.subject import CheckContext, File, Subject
-from arco.worker.checks.subject_columns import CheckColumn, Columns, has_inside
+from arco.worker.checks.subject_columns import Columns, has_inside
 from arco.worker.checks.values import Unsuitable
-from servo.contract.manifest import Check
-from servo.suggest import did_you_mean
 
 KEYS: Final = ("integer", "decimal", "text", "date", "timestamp", "binary", "boolean")
 RANGED: Final = ("integer", "decimal", "float", "text", "date", "timestamp")
 LISTED: Final = (*RANGED, "boolean")
 DENSE_KEYS: Final = 1 << 28
 """32 MiB of bits for each thread."""
-
-
-class UnsuitableCheck(Exception):
-    """A check that does not suit the data's columns."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-
-
-class CheckRequest:
-    """One check of one subject."""
-
-    def __init__(
-        self, check: Check, subject: Subject, columns: Columns, context: CheckContext
-    ) -> None:
-        self.check = check
-        self.subject = subject
-        self.all = columns
-        self.context = context
-
-    @cached_property
-    def columns(self) -> tuple[CheckColumn, ...]:
-        return tuple(self._find(name) for name in self.check.columns)
-
-    @property
-    def column(self) -> CheckColumn:
-        return self.columns[0]
-
-    @cached_property
-    def empty(self) -> bool:
-        return self.subject.rows == 0
-
-    def text(self, name: str) -> str | None:
-        value = self.check.params.get(name)
-        return None if value is None else str(value)
-
-    def refuse(self, what: str, hint: str = "") -> NoReturn:
-        raise UnsuitableCheck(f"the check {self.check.name!r} {what}", hint)
-
-    def expect(self, families: tuple[str, ...], what: str) -> None:
-        for column in self.columns:
-            if column.family not in families:
-                self.refuse(f"needs {what}, and {column.name!r} is {types.text_of(column.type)}")
-
-    def _find(self, name: str) -> CheckColumn:
-        column = self.all.find(name)
-        if column is None:
-            self.refuse(
-                f"names the column {name!r}, which does not exist", suggestion(name, self.all)
-            )
-        return column
-
-
-def suggestion(name: str, columns: Columns) -> str:
-    """A suggestion for a missing column."""
-    return did_you_mean(name, columns.names) or f"there are {some(columns.names)}"
 
 
 def need_of(request: CheckRequest) -> Need:

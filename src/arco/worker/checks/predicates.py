@@ -8,11 +8,12 @@ Spark's own.
 
 from __future__ import annotations
 
-import importlib
 import re
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import sqlglot
+from sqlglot.errors import SqlglotError
 
 from arco.worker.checks.dialects import DuckSql
 from arco.worker.checks.subject_columns import CheckColumn, Columns
@@ -43,10 +44,9 @@ def for_duckdb(sql: str, columns: Columns) -> str | None:
     """The same predicate for DuckDB, or None."""
     if "\\" in sql or '"' in sql:  # what these mean depends on a session's settings
         return None
-    sqlglot = importlib.import_module("sqlglot")
     try:
         tree = sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError:
+    except SqlglotError:
         return None
     try:
         return _PredicateReader(columns).predicate(tree)
