@@ -236,7 +236,7 @@ def gc_requests(site: Site, engine: LocalEngine) -> int:
         pass
     meter = CountingStore(site.store)
     report = site.open(meter).upkeep.gc(GenerationRetention(), dry_run=False)
-    return meter.requests + len(report.doomed)
+    return meter.requests + len(report.deletable)
 
 
 def history(at: Path, days: int, rounds: int) -> dict[str, object]:

@@ -34,8 +34,8 @@ from servo.source import code_of, expect, expect_each, expect_one_of, misdeclare
 
 Bound: TypeAlias = int | float | Decimal | str | date | datetime
 Accepted: TypeAlias = Bound | bool
-Verdict: TypeAlias = bool | tuple[bool, str]
-CheckFunction: TypeAlias = Callable[[AssetIn], Verdict]
+CheckVerdict: TypeAlias = bool | tuple[bool, str]
+CheckFunction: TypeAlias = Callable[[AssetIn], CheckVerdict]
 Params: TypeAlias = dict[str, str | int | bool | list[str] | None]
 
 
@@ -64,7 +64,7 @@ class CheckDefinition:
         check = _make("python", (), {}, {"name": function.__name__, **options})
         self.check: Final = msgspec.structs.replace(check, code=code_of(function))
 
-    def __call__(self, data: AssetIn) -> Verdict:
+    def __call__(self, data: AssetIn) -> CheckVerdict:
         return self.__wrapped__(data)
 
 

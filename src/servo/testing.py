@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from servo.asset import AnyAsset
-from servo.contract.manifest import Action
+from servo.contract.manifest import GateAction
 from servo.contract.partition import Scalar
 from servo.contract.task import CheckStatus
 from servo.errors import Invalid
@@ -38,7 +38,7 @@ class CheckOutcome:
     name: str
     status: CheckStatus
     """passed, failed, or error: it could not be evaluated."""
-    action: Action
+    action: GateAction
     """By the asset's gating: continue, warn, quarantine, block, fail_task, fail_run."""
     message: str = ""
     failing: int | None = None
@@ -58,7 +58,7 @@ class AssetResult:
     """A `pyarrow.Table`, as it would be read back; None where there is no output."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     checks: Sequence[CheckOutcome] = ()
-    gate: Action = "continue"
+    gate: GateAction = "continue"
     """The strongest action of the checks."""
 
     @property

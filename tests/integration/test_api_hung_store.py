@@ -285,14 +285,14 @@ def test_a_look_from_before_a_commit_does_not_hide_it() -> None:
     Workspace(inner, "acme", "prod").commands.catalog.create_namespace("sales")
     served = ServedWorkspace(Workspace(store, "acme", "prod"), ApiSettings(head_age_s=1_000.0))
     before = served.newest()
-    served.look_again()
+    served.invalidate()
     store.hang(with_answer=True)
     with ThreadPoolExecutor(2) as threads:
         early = threads.submit(served.newest)
         while not store.waiting:
             time.sleep(0.005)
         done = Workspace(inner, "acme", "prod").commands.catalog.create_asset("sales.orders")
-        served.look_again()  # as a write of this server does after its commit
+        served.invalidate()  # as a write of this server does after its commit
         late = threads.submit(served.newest)
         time.sleep(0.05)
         store.recover()

@@ -24,8 +24,8 @@ from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
 from servo.contract.keys import AssetKey
-from servo.contract.manifest import Action
-from servo.contract.task import ErrorInfo, Materialization, Outcome, TaskResult
+from servo.contract.manifest import GateAction
+from servo.contract.task import ErrorInfo, Materialization, TaskOutcome, TaskResult
 from tests.kit.clocks import SimClock
 from tests.kit.flows import deploy, trigger
 from tests.kit.keeping import keeping
@@ -94,8 +94,8 @@ class Lake:
         run_id: str,
         asset: str,
         *,
-        gate: Action = "continue",
-        outcome: Outcome = "succeeded",
+        gate: GateAction = "continue",
+        outcome: TaskOutcome = "succeeded",
         attempt_id: str = "",
     ) -> str:
         """Have a task put something out; the version's id."""

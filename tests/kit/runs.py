@@ -41,13 +41,13 @@ from arco.orchestration.tables import (
 from arco.state.fold import Folded, fold
 from arco.state.table import Key, Row, Table, Versioned
 from servo.contract.identity import attempt_id
-from servo.contract.manifest import Action
+from servo.contract.manifest import GateAction
 from servo.contract.task import (
     CheckResult,
     ErrorInfo,
     Materialization,
     MaterializationRef,
-    Outcome,
+    TaskOutcome,
     TaskResult,
 )
 
@@ -256,7 +256,7 @@ class Attempt(NamedTuple):
         """With an output of its own, or that of an earlier attempt."""
         return self._finished("succeeded", made=output(self, adopted_from or self.number))
 
-    def held(self, gate: Action, *, instead: bool = False) -> TaskFinished:
+    def held(self, gate: GateAction, *, instead: bool = False) -> TaskFinished:
         """With an output that checks hold back, and perhaps an older one to read instead."""
         made = output(self, self.number)
         older = MaterializationRef(partition=made.partition, materialization_id="old", path="old")
@@ -265,7 +265,7 @@ class Attempt(NamedTuple):
             "succeeded", made=made, gate=gate, checks=(check,), instead=older if instead else None
         )
 
-    def condemned(self, gate: Action = "fail_run") -> TaskFinished:
+    def condemned(self, gate: GateAction = "fail_run") -> TaskFinished:
         """Failed by its checks."""
         error = ErrorInfo(category="user_code", code="checks.failed", message="c")
         return self._finished("failed", made=output(self, self.number), gate=gate, error=error)
@@ -280,7 +280,7 @@ class Attempt(NamedTuple):
 
     def _finished(
         self,
-        outcome: Outcome,
+        outcome: TaskOutcome,
         *,
         made: Materialization | None = None,
         error: ErrorInfo | None = None,

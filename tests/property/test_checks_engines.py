@@ -24,7 +24,7 @@ from arco.storage.local import LocalStore
 from arco.worker.checks import CheckContext, Subject, evaluate
 from arco.worker.checks.check_request import CheckRequest
 from arco.worker.checks.duck import DuckEngine
-from arco.worker.checks.engine import CheckEngine, Need
+from arco.worker.checks.engine import CheckEngine, EngineNeed
 from arco.worker.checks.kinds import need_of
 from arco.worker.checks.needs import FalseRows, NewestValue, ProvenFinding, PythonCall
 from arco.worker.checks.predicates import for_duckdb
@@ -641,7 +641,7 @@ def frames(session: Any, lake: Lake) -> Callable[[InputRef], Any]:
     return frame
 
 
-def counted(engine: CheckEngine, needs: Mapping[str, Need]) -> dict[str, int | None]:
+def counted(engine: CheckEngine, needs: Mapping[str, EngineNeed]) -> dict[str, int | None]:
     """The engine's own counts: one pass for all that go together."""
     together = {name: need for name, need in needs.items() if engine.fuses(need)}
     alone = {name: need for name, need in needs.items() if name not in together}
@@ -671,7 +671,7 @@ def test_spark_counts_what_a_loop_counts(tmp_path: Path, seed: int, session: Any
         for name in ("at", "local", "day")
         if (found := columns.find(name))
     }
-    asked: dict[str, Need] = {
+    asked: dict[str, EngineNeed] = {
         name: need
         for name, need in needs.items()
         if not isinstance(need, ProvenFinding | PythonCall)
@@ -706,7 +706,7 @@ def test_spark_counts_over_versions_of_other_types(tmp_path: Path, session: Any)
         (field.name, field.dataType.jsonValue()) for field in frame(ref).schema
     ]
     needs = {c.check.name: need_of(CheckRequest(c.check, subject, columns, around)) for c in cases}
-    asked: dict[str, Need] = {
+    asked: dict[str, EngineNeed] = {
         name: need
         for name, need in needs.items()
         if not isinstance(need, ProvenFinding | PythonCall)
@@ -737,7 +737,7 @@ def test_files_that_spark_wrote_are_counted_alike(tmp_path: Path, seed: int, ses
     around = around._replace(frame=frames(session, lake))
     columns = Columns(subject)
     needs = {c.check.name: need_of(CheckRequest(c.check, subject, columns, around)) for c in few}
-    asked: dict[str, Need] = {
+    asked: dict[str, EngineNeed] = {
         name: need
         for name, need in needs.items()
         if not isinstance(need, ProvenFinding | PythonCall)
@@ -767,7 +767,7 @@ def test_spark_counts_values_at_the_ends(tmp_path: Path, seed: int, session: Any
     subject = Subject.read(lake.near, ref)
     around = CheckContext(lake.far, references=(other,), frame=frames(session, lake))
     columns = Columns(subject)
-    asked: dict[str, Need] = {}
+    asked: dict[str, EngineNeed] = {}
     for check, _ in pairs:
         need = need_of(CheckRequest(check, subject, columns, around))
         if not isinstance(need, ProvenFinding | PythonCall):

@@ -28,9 +28,9 @@ from arco.orchestration.actions import (
 from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation, end_waiting
+from arco.orchestration.controllers.lost_attempts import WorkerState, lost_attempts
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.timers import timers
-from arco.orchestration.controllers.zombies import WorkerState, zombies
 from arco.orchestration.events import AttemptLost, RunCancelRequested, TasksCancelled, TimerFired
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import TASKS
@@ -76,7 +76,7 @@ def decisions(board: Board, now: datetime, limits: Limits) -> list[Any]:
         cancellation(board, now, TIMING, seen(board)),
         end_waiting(board),
         timers(board, now),
-        zombies(board, alive, now, TIMING, seen(board)),
+        lost_attempts(board, alive, now, TIMING, seen(board)),
         anti_entropy(board, now, TIMING, gone),
     ]
 
@@ -165,7 +165,7 @@ class Crew:
             *cancellation(board, now, TIMING, seen(board)),
             *end_waiting(board),
             *timers(board, now),
-            *zombies(board, alive, now, TIMING, seen(board)),
+            *lost_attempts(board, alive, now, TIMING, seen(board)),
             *anti_entropy(board, now, TIMING, gone),
         ]
 

@@ -202,8 +202,8 @@ def test_segments_of_old_days_are_joined_and_the_log_reads_the_same() -> None:
     assert len(rows) < scaled(32, 40) and any(row.joined_at is not None for row in rows)
     clock.advance(timedelta(days=40))
     w.commands.catalog.create_asset("sales.last")
-    doomed = {d.why for d in w.upkeep.gc(dry_run=False).doomed}
-    assert "joined segment" in doomed
+    deletable = {d.why for d in w.upkeep.gc(dry_run=False).deletable}
+    assert "joined segment" in deletable
     again = make_workspace(memory, 9, clock=clock)
     assert [event.id for event in read_log(again, again.read.snapshot())][:-1] == before
     assert again.upkeep.fsck().clean

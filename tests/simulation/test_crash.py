@@ -155,7 +155,7 @@ def collect(w: Workspace, told: Told) -> None:
     w.committer.commit()
     clock.advance(timedelta(days=2))
     report = w.upkeep.gc(RETENTION, dry_run=False)
-    assert report.doomed and not report.failed
+    assert report.deletable and not report.failed
 
 
 def rebuild(w: Workspace, told: Told) -> None:

@@ -68,8 +68,8 @@ class World:
         lake.w.upkeep.rollback(self.before, reason="a mistake")
         lake.wait(1.2)
         self.report = lake.w.upkeep.collect_data(KEPT)
-        assert {d.why for d in self.report.doomed} >= {"version", "leftover", "commit marker"}
-        assert {g.status for g in self.report.given_up} == {"GOOD", "REJECTED"}
+        assert {d.why for d in self.report.deletable} >= {"version", "leftover", "commit marker"}
+        assert {g.status for g in self.report.expired} == {"GOOD", "REJECTED"}
         self.calls = calls(self)
 
     def copy(self) -> tuple[SimClock, MemoryStore]:
@@ -92,9 +92,9 @@ def check_done(w: Workspace, world: World) -> None:
     assert not collect(w).failed
     check_readable(w)
     present = versions_with_files(w.store)
-    assert {g.materialization_id for g in world.report.given_up}.isdisjoint(present)
+    assert {g.materialization_id for g in world.report.expired}.isdisjoint(present)
     paths = {meta.path for meta in w.store.list("data/")}
-    assert {d.path for d in world.report.doomed}.isdisjoint(paths)
+    assert {d.path for d in world.report.deletable}.isdisjoint(paths)
     assert {world.waiting, world.taken_back} <= present
 
 

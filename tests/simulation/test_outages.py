@@ -170,7 +170,7 @@ def test_pauses_grow_to_a_limit_while_the_store_fails(
     assert loops.orchestrator.orchestrator.run_round(()) == 0.0
 
 
-# -- signs of life -------------------------------------------------------------------------
+# -- heartbeats ----------------------------------------------------------------------------
 
 
 def test_records_tell_of_an_outage_that_is_over(city: tuple[SimClock, MemoryStore, str]) -> None:
@@ -193,7 +193,7 @@ def test_records_tell_of_an_outage_that_is_over(city: tuple[SimClock, MemoryStor
     assert told[0][1] == "denied" and told[0][0] >= began
 
 
-def test_an_orchestrator_gives_signs_of_life_while_runs_are_active_and_none_after(
+def test_an_orchestrator_has_heartbeats_while_runs_are_active_and_none_after(
     city: tuple[SimClock, MemoryStore, str],
 ) -> None:
     loops = Loops(city)

@@ -290,7 +290,7 @@ def test_versions_in_history_are_given_up_and_say_so() -> None:
     id = asset_id(town.w)
     before = town.w.read.execution().versions(id)
     report = town.w.upkeep.collect_data(KEPT, dry_run=False)
-    assert {g.materialization_id for g in report.given_up} == {
+    assert {g.materialization_id for g in report.expired} == {
         row.materialization_id for row in before[2:]
     }
     after = town.w.read.execution().versions(id)
@@ -298,7 +298,7 @@ def test_versions_in_history_are_given_up_and_say_so() -> None:
     assert after[-1].reason == "its asset keeps 2 versions"
     assert town.present() == {row.materialization_id for row in before[:2]}
     again = town.w.upkeep.collect_data(KEPT, dry_run=False)
-    assert again.given_up == []
+    assert again.expired == []
 
 
 def test_newest_results_and_executions_leave_earlier_days_closed(town: Town) -> None:

@@ -42,7 +42,7 @@ def test_a_change_of_roles_is_read_in_a_thread() -> None:
     client = ApiClient(world, key)
     assert client.send("GET", "/api/v1/me").status_code == 200
     writer.commands.security.create_key("another", Role.VIEWER)
-    world.served.look_again()
+    world.served.invalidate()
     store.readers.clear()
     assert client.send("GET", "/api/v1/me").status_code == 200
     assert store.readers and threading.get_ident() not in store.readers

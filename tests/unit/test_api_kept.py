@@ -104,11 +104,11 @@ def test_callers_who_see_less_do_not_get_what_others_got(world: ApiWorld) -> Non
 
 def test_a_revoked_key_is_refused_at_the_next_look(world: ApiWorld, at_hand: Any) -> None:
     made = key_of(world, "ci", "sales")
-    world.served.look_again()
+    world.served.invalidate()
     client = ApiClient(world, str(made.text))
     assert [client.send("GET", "/assets").status_code for _ in range(3)] == [200, 200, 200]
     world.workspace.commands.security.revoke_key(made.row.key_id)
-    world.served.look_again()
+    world.served.invalidate()
     assert client.send("GET", "/assets").status_code == 401
 
 
@@ -116,18 +116,18 @@ def test_a_role_that_was_taken_back_does_not_count_at_the_next_look(world: ApiWo
     made = key_of(world, "both", "sales")
     security = world.workspace.commands.security
     security.grant(f"key:{made.row.key_id}", Role.VIEWER, namespace="hr")
-    world.served.look_again()
+    world.served.invalidate()
     client = ApiClient(world, str(made.text))
     for _ in range(2):
         assert client.send("GET", "/assets/hr.salaries").status_code == 200
     security.revoke(f"key:{made.row.key_id}", namespace="hr")
-    world.served.look_again()
+    world.served.invalidate()
     assert client.send("GET", "/assets/hr.salaries").status_code == 404
 
 
 def test_a_key_ends_in_time_also_where_it_is_known(world: ApiWorld) -> None:
     made = key_of(world, "short", "sales", ends_in_s=30.0)
-    world.served.look_again()
+    world.served.invalidate()
     client = ApiClient(world, str(made.text))
     assert [client.send("GET", "/assets").status_code for _ in range(2)] == [200, 200]
     world.workspace.clock.sleep(31.0)

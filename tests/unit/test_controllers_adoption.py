@@ -9,7 +9,7 @@ from typing import Any
 from arco.orchestration.actions import AdoptRun
 from arco.orchestration.board import Board
 from arco.orchestration.controllers.adoption import adoption
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.orchestration.limits import Timing
 from tests.kit.runs import RUN, Folding, chain_of, plan, triggered
 

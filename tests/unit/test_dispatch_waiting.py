@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from msgspec.structs import replace
 
-from arco.dispatch.waiting import Waiting, look, outages, waiting
+from arco.dispatch.waiting import Waiting, outages, read_liveness, waiting
 from arco.errors import Denied
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import RunState, TaskState
@@ -36,7 +36,7 @@ class Setting:
     def reasons(self) -> list[Waiting]:
         reader = OrchestrationReader(self.crowd.fresh().read.snapshot())
         run, tasks = reader.run(self.run_id), reader.tasks(self.run_id)
-        return waiting(run, tasks, look(self.store, run, tasks), self.clock.now())
+        return waiting(run, tasks, read_liveness(self.store, run, tasks), self.clock.now())
 
     def texts(self) -> dict[str, str]:
         return {reason.what: reason.text for reason in self.reasons()}
@@ -108,7 +108,7 @@ def test_tasks_that_are_not_sent_wait_for_others_or_for_room(at: Setting) -> Non
     ready = replace(task, state=TaskState.READY, ready_at=at.clock.now())
     at.crowd.orchestrator().step()
     at.clock.sleep(10)
-    [reason] = waiting(run, [ready], look(at.store, run, [ready]), at.clock.now())
+    [reason] = waiting(run, [ready], read_liveness(at.store, run, [ready]), at.clock.now())
     assert reason.what == "limits"
     assert reason.text == (
         "1 task ready and not dispatched: other tasks go first, or limits and the "
@@ -162,7 +162,7 @@ def cancelling(*tasks: TaskRow) -> list[Waiting]:
     run = replace(run, state=RunState.CANCELLING, cancel_requested_at=at.clock.now())
     at.clock.sleep(60)
     at.crowd.orchestrator().step()
-    signs = look(at.store, run, tasks)
+    signs = read_liveness(at.store, run, tasks)
     return waiting(run, tasks, signs, at.clock.now())
 
 
@@ -204,7 +204,7 @@ def test_an_outage_during_the_run_is_told_after_it(at: Setting) -> None:
         at.clock.sleep(10)
     reader = OrchestrationReader(at.crowd.fresh().read.snapshot())
     run, tasks = reader.run(at.run_id), reader.tasks(at.run_id)
-    [(name, past)] = outages(run, look(at.store, run, tasks))
+    [(name, past)] = outages(run, read_liveness(at.store, run, tasks))
     assert (name, past.kind, past.message) == (orchestrator.name, "denied", "Permission denied")
 
 

@@ -159,15 +159,15 @@ def grow(lake: Lake, asset: str, count: int, every: float = 3) -> list[str]:
 
 def test_nothing_is_collected_from_nothing(lake: Lake) -> None:
     report = lake.w.upkeep.collect_data(KEPT, dry_run=False)
-    assert (report.given_up, report.doomed, report.failed) == ([], [], 0)
+    assert (report.expired, report.deletable, report.failed) == ([], [], 0)
 
 
 def test_superseded_versions_go_by_the_retention_of_their_asset(lake: Lake) -> None:
     source, derived = grow(lake, "city.source", 5), grow(lake, "city.derived", 3)
     lake.settle()
     report = collect(lake)
-    assert [g.materialization_id for g in report.given_up] == source[:3]
-    assert {g.asset for g in report.given_up} == {"city.source"}
+    assert [g.materialization_id for g in report.expired] == source[:3]
+    assert {g.asset for g in report.expired} == {"city.source"}
     assert report.failed == 0
     assert lake.present() == {*source[3:], *derived}
     assert {id for id, s in lake.statuses().items() if s == "EXPIRED"} == set(source[:3])
@@ -177,7 +177,7 @@ def test_superseded_versions_go_by_the_retention_of_their_asset(lake: Lake) -> N
     assert (version.status, version.reason) == ("EXPIRED", "its asset keeps 2 versions")
     check_readable(lake.w)
     again = collect(lake)
-    assert (again.given_up, [d for d in again.doomed if d.why == "version"]) == ([], [])
+    assert (again.expired, [d for d in again.deletable if d.why == "version"]) == ([], [])
 
 
 def test_a_dry_run_says_the_same_and_does_nothing(lake: Lake) -> None:
@@ -187,8 +187,8 @@ def test_a_dry_run_says_the_same_and_does_nothing(lake: Lake) -> None:
     planned = lake.w.upkeep.collect_data(KEPT)
     assert {meta.path for meta in lake.memory.list("")} == before
     done = collect(lake)
-    assert done.given_up == planned.given_up != []
-    assert done.doomed == planned.doomed
+    assert done.expired == planned.expired != []
+    assert done.deletable == planned.deletable
     assert (planned.dry_run, done.dry_run) == (True, False)
 
 
@@ -202,7 +202,7 @@ def test_days_keep_what_was_current_within_them(lake: Lake) -> None:
 def test_what_stopped_being_current_within_the_window_stays(lake: Lake) -> None:
     made = grow(lake, "city.source", 4, every=0.5)
     report = collect(lake)
-    assert report.given_up == []
+    assert report.expired == []
     assert lake.present() == set(made)
     for number in range(lake.w.manifests.floor().generation, lake.w.read.snapshot().generation + 1):
         lake.w.read.snapshot(Generation(number))
@@ -212,7 +212,7 @@ def test_what_stopped_being_current_within_the_window_stays(lake: Lake) -> None:
 def test_the_window_is_never_shorter_than_the_age_gate(lake: Lake) -> None:
     made = grow(lake, "city.source", 4, every=0.2)
     now = KeepFor(generations=keeping(generations=timedelta(0), at_least=1))
-    assert lake.w.upkeep.collect_data(now, dry_run=False).given_up == []
+    assert lake.w.upkeep.collect_data(now, dry_run=False).expired == []
     assert lake.present() == set(made)
 
 
@@ -307,7 +307,7 @@ def test_leftovers_go_when_they_are_old_and_nobody_works_on_their_partition(lake
     lake.settle()
     young = lake.leftover("city.source")
     report = collect(lake)
-    assert [(d.why, d.asset) for d in report.doomed] == [("leftover", "city.source")]
+    assert [(d.why, d.asset) for d in report.deletable] == [("leftover", "city.source")]
     assert old not in lake.present() and {busy, young} <= lake.present()
     lake.report(run, "city.derived", None, outcome="failed")
     lake.settle()
@@ -389,8 +389,8 @@ def test_one_delete_that_fails_does_not_stop_the_others_and_is_made_up_for(lake:
     left = [path for path in listed if path.split("/")[4] in expired]
     assert len(left) == 2
     again = collect(lake)
-    assert sorted(d.path for d in again.doomed if d.why == "version") == left
-    assert again.given_up == [] and again.failed == 0
+    assert sorted(d.path for d in again.deletable if d.why == "version") == left
+    assert again.expired == [] and again.failed == 0
 
 
 def test_a_version_that_cannot_be_given_up_keeps_its_files(lake: Lake) -> None:
@@ -399,7 +399,7 @@ def test_a_version_that_cannot_be_given_up_keeps_its_files(lake: Lake) -> None:
     lake.settle()
     hooks.fail("put", paths.INBOX, times=99)
     report = on(hooks, lake).upkeep.collect_data(KEPT, dry_run=False)
-    assert report.failed == 3 and report.given_up == []
+    assert report.failed == 3 and report.expired == []
     assert lake.present() == set(made)
 
 
@@ -452,7 +452,9 @@ def test_a_list_of_inputs_lives_as_long_as_what_its_run_made() -> None:
     lake.settle()
     report = lake.w.upkeep.collect_data(KEPT, dry_run=False)
     assert lists(lake) == sorted(runs[-2:])
-    assert {d.why for d in report.doomed if d.path.startswith(paths.INPUTS)} == {"list of inputs"}
+    assert {d.why for d in report.deletable if d.path.startswith(paths.INPUTS)} == {
+        "list of inputs"
+    }
     check_readable(lake.w)
 
 

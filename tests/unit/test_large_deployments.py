@@ -358,7 +358,7 @@ def test_parts_have_all_of_a_change_and_are_small(widths: list[int], keys: list[
         asset(f"s.a{at}", f"A{at}", columns=columns(width, f"text {at}"))
         for at, width in enumerate(widths)
     ]
-    change = deploying.Change(assets, sorted(keys), sorted(keys, reverse=True))
+    change = deploying.DeployedChange(assets, sorted(keys), sorted(keys, reverse=True))
     with pytest.MonkeyPatch.context() as patch:
         cut_small(patch)
         parts = deploying.parts_of(change, part("d", 0))

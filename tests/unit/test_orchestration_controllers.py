@@ -16,9 +16,9 @@ from arco.orchestration.actions import Enqueue, FireTimer, Interrupt, LoseAttemp
 from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.controllers.anti_entropy import MAX_REDELIVERIES, anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation
+from arco.orchestration.controllers.lost_attempts import WorkerState, lost_attempts
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.timers import next_due, timers
-from arco.orchestration.controllers.zombies import WorkerState, zombies
 from arco.orchestration.events import RunCancelRequested
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import KEPT_HOT, TASKS
@@ -109,7 +109,7 @@ def test_task_that_somebody_started_is_not_sent_again() -> None:
     assert anti_entropy(board_of(f), f.now, TIMING, {FIRST.id}) == []
 
 
-# -- zombies -------------------------------------------------------------------------------
+# -- lost attempts -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_attempt_is_lost_when_its_worker_is_silent_or_does_not_know_it(
     alive = {}
     if attempts is not None:
         alive["w1"] = WorkerState(f.now - timedelta(seconds=silent_s), frozenset(attempts))
-    found = zombies(board_of(f), alive, f.now, TIMING, seen(board_of(f)))
+    found = lost_attempts(board_of(f), alive, f.now, TIMING, seen(board_of(f)))
     assert [(z.attempt_id, z.worker_id) for z in found] == ([(FIRST.id, "w1")] if lost else [])
 
 
@@ -141,7 +141,7 @@ def test_task_that_nobody_started_has_no_worker_to_lose() -> None:
     f = started_run((Node(), Node()))
     f.add(FIRST.enqueued())
     f.wait(1000)
-    assert zombies(board_of(f), {}, f.now, TIMING, seen(board_of(f))) == []
+    assert lost_attempts(board_of(f), {}, f.now, TIMING, seen(board_of(f))) == []
 
 
 # -- cancelling ----------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_clock_of_the_store_takes_nobodys_grace_and_kills_nobody() -> None:
     f.add(FIRST.started("w1"))
     board = board_of(f)
     ahead = f.now + timedelta(days=1)
-    assert zombies(board, {}, ahead, TIMING, {}) == []
+    assert lost_attempts(board, {}, ahead, TIMING, {}) == []
     f.add(RunCancelRequested(run_id=RUN))
     board = board_of(f)
     assert cancellation(board, ahead, TIMING, {RUN: ahead}) == [Interrupt(RUN, FIRST.id)]

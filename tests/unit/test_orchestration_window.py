@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from arco.orchestration.board import Board, TaskKey
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.orchestration.controllers.ready_dispatch import (
     Deferred,
     Turn,
     ready_dispatch,
 )
 from arco.orchestration.controllers.send_ahead import dispatch_ahead
-from arco.orchestration.controllers.zombies import WorkerState
 from arco.orchestration.limit_tables import DeclaredLimits, LimitName, LimitRow
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.states import RunTrigger

@@ -134,7 +134,7 @@ def test_gc_is_a_dry_run_unless_told_otherwise(at: Setting) -> None:
     at.clock.advance(30 * DAY)
     before = dict(at.memory.objects)
     report = at.w.upkeep.gc(SHORT)
-    assert report.dry_run and report.doomed
+    assert report.dry_run and report.deletable
     assert at.memory.objects == before
 
 
@@ -144,7 +144,7 @@ def test_gc_keeps_what_is_young_whatever_the_retention_says(at: Setting) -> None
         keeping(generations=timedelta(0), at_least=1),
         dry_run=False,
     )
-    assert report.doomed == []
+    assert report.deletable == []
     assert [at.w.manifests.find(n) is None for n in range(1, 7)] == [False] * 6
 
 
@@ -159,12 +159,12 @@ def test_gc_removes_old_generations_and_files_and_the_rest_still_reads(at: Setti
     before = state_of(at.fresh())
     report = at.w.upkeep.gc(SHORT, dry_run=False)
     assert report.floor == 9 and report.failed == 0
-    assert {d.why for d in report.doomed} == {"generation", "domain manifest", "table file"}
+    assert {d.why for d in report.deletable} == {"generation", "domain manifest", "table file"}
     assert state_of(at.fresh()) == before
     check_at_rest(at.fresh(), [entry.id for entry in read_log(at.fresh())])
     with pytest.raises(NotFound, match="collected"):
         at.fresh().read.snapshot(Generation(2))
-    assert not at.w.upkeep.gc(SHORT, dry_run=False).doomed
+    assert not at.w.upkeep.gc(SHORT, dry_run=False).deletable
 
 
 def test_gc_never_touches_the_log(at: Setting) -> None:
@@ -190,10 +190,10 @@ def test_gc_removes_what_a_dead_attempt_left_but_not_what_one_in_flight_wrote(
         at.w.committer.commit()
     abandoned = [f for f in at.fresh().upkeep.fsck().findings if f.code == "abandoned"]
     assert abandoned
-    assert not at.w.upkeep.gc(SHORT, dry_run=False).doomed
+    assert not at.w.upkeep.gc(SHORT, dry_run=False).deletable
     at.clock.advance(2 * DAY)
     at.fresh().committer.commit()
-    whys = {d.why for d in at.w.upkeep.gc(SHORT, dry_run=False).doomed}
+    whys = {d.why for d in at.w.upkeep.gc(SHORT, dry_run=False).deletable}
     assert {"table file", "abandoned segment"} <= whys
     check_at_rest(at.fresh(), [entry.id for entry in read_log(at.fresh())])
 
@@ -203,10 +203,10 @@ def test_gc_goes_on_past_a_delete_that_fails(at: Setting) -> None:
     at.clock.advance(10 * DAY)
     at.w.commands.catalog.create_asset("sales.last")
     at.clock.advance(2 * DAY)
-    doomed = at.w.upkeep.gc(SHORT).doomed
-    at.hooks.fail("delete", doomed[0].path)
+    deletable = at.w.upkeep.gc(SHORT).deletable
+    at.hooks.fail("delete", deletable[0].path)
     assert at.w.upkeep.gc(SHORT, dry_run=False).failed == 1
-    assert [d.path for d in at.w.upkeep.gc(SHORT).doomed] == [doomed[0].path]
+    assert [d.path for d in at.w.upkeep.gc(SHORT).deletable] == [deletable[0].path]
 
 
 def test_pinned_generation_survives_gc_and_its_expiry_ends_that(at: Setting) -> None:

@@ -206,9 +206,9 @@ def test_gc_removes_records_of_workers_that_are_gone(at: Deployed) -> None:
     at.clock.advance(timedelta(hours=25))
     at.memory.put(paths.liveness("alive"), b"{ }", Mode.OVERWRITE)
     dry = at.w.upkeep.gc()
-    assert [(d.path, d.why) for d in dry.doomed] == [(paths.liveness("gone"), "worker record")]
+    assert [(d.path, d.why) for d in dry.deletable] == [(paths.liveness("gone"), "worker record")]
     assert len(names(at.memory, paths.LIVENESS)) == 2
-    assert at.w.upkeep.gc(dry_run=False).doomed == dry.doomed
+    assert at.w.upkeep.gc(dry_run=False).deletable == dry.deletable
     assert list(names(at.memory, paths.LIVENESS)) == [paths.liveness("alive")]
 
 
@@ -220,12 +220,12 @@ def test_gc_removes_from_the_queue_what_nobody_touched_for_a_week(at: Deployed) 
         at.memory.put(path, b"{}")
     at.clock.advance(6 * DAY)
     at.memory.put("queue/claims/5000-held.000002.json", b"{}")
-    assert at.w.upkeep.gc().doomed == []
+    assert at.w.upkeep.gc().deletable == []
     at.clock.advance(2 * DAY)
     at.memory.put("queue/ready/5000-new.json", b"{}")
     report = at.w.upkeep.gc(keeping(generations=30 * DAY), dry_run=False)
-    assert {d.path for d in report.doomed} == {*left, alone}
-    assert {d.why for d in report.doomed} == {"queue leftover"}
+    assert {d.path for d in report.deletable} == {*left, alone}
+    assert {d.why for d in report.deletable} == {"queue leftover"}
     assert set(names(at.memory, paths.QUEUE)) == {
         *held,
         "queue/claims/5000-held.000002.json",
@@ -242,10 +242,10 @@ def test_gc_goes_on_past_leftovers_that_cannot_be_deleted(at: Deployed) -> None:
     hooks.fail("delete", paths.LIVENESS)
     hooks.fail("delete", "queue/ready/5000-a")
     report = at.fresh(hooks, 3).upkeep.gc(keeping(generations=30 * DAY), dry_run=False)
-    assert (len(report.doomed), report.failed, report.bytes) == (3, 2, 6)
+    assert (len(report.deletable), report.failed, report.bytes) == (3, 2, 6)
     assert len(names(at.memory, paths.LIVENESS, paths.QUEUE)) == 2
     again = at.fresh(hooks, 4).upkeep.gc(keeping(generations=30 * DAY), dry_run=False)
-    assert (len(again.doomed), again.failed) == (2, 0)
+    assert (len(again.deletable), again.failed) == (2, 0)
     assert names(at.memory, paths.LIVENESS, paths.QUEUE) == {}
 
 

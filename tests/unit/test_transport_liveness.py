@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from arco.errors import ClockSkew, Unavailable
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.store_clock import StoreClock
@@ -57,7 +57,7 @@ def test_next_beat_replaces_the_one_before(at: Setting) -> None:
 
 def test_change_is_dated_by_the_clock_of_whoever_looks(at: Setting) -> None:
     at.beat("ann", 1, BUSY)
-    assert at.watch.look() == {"ann": WorkerState(START, frozenset(BUSY), 4)}
+    assert at.watch.read_workers() == {"ann": WorkerState(START, frozenset(BUSY), 4)}
 
 
 def test_slots_of_an_old_record_count_once_it_is_seen_to_change(at: Setting) -> None:
@@ -66,73 +66,75 @@ def test_slots_of_an_old_record_count_once_it_is_seen_to_change(at: Setting) -> 
     at.memory.clock.sleep(2 * SILENT_S)
     at.beat("bob", 1)
     now = at.clock.now()
-    assert at.watch.look() == {
+    assert at.watch.read_workers() == {
         "ann": WorkerState(now, frozenset(BUSY), 0),
         "bob": WorkerState(now, frozenset(), 4),
     }
     at.beat("ann", 2, BUSY)
-    assert at.watch.look()["ann"] == WorkerState(now, frozenset(BUSY), 4)
+    assert at.watch.read_workers()["ann"] == WorkerState(now, frozenset(BUSY), 4)
 
 
 def test_silence_grows_until_the_next_beat(at: Setting) -> None:
     at.beat("ann", 1, BUSY)
-    at.watch.look()
+    at.watch.read_workers()
     at.clock.advance(timedelta(seconds=30))
-    assert at.watch.look() == {"ann": WorkerState(START, frozenset(BUSY), 4)}
+    assert at.watch.read_workers() == {"ann": WorkerState(START, frozenset(BUSY), 4)}
     at.beat("ann", 2)
-    assert at.watch.look() == {"ann": WorkerState(START + timedelta(seconds=30), frozenset(), 4)}
+    assert at.watch.read_workers() == {
+        "ann": WorkerState(START + timedelta(seconds=30), frozenset(), 4)
+    }
 
 
 def test_record_that_did_not_change_is_not_read_again(at: Setting) -> None:
     at.beat("ann", 1, BUSY)
     at.beat("bob", 1)
-    at.watch.look()
+    at.watch.read_workers()
     at.store.calls.clear()
     at.beat("bob", 2, BUSY)
-    at.watch.look()
+    at.watch.read_workers()
     assert at.store.calls == [("list", paths.LIVENESS), ("get", paths.liveness("bob"))]
 
 
 def test_change_within_one_tick_of_the_store_is_seen(at: Setting) -> None:
     """Some stores' times are whole seconds."""
     beat(at.memory, LivenessRecord("ann", 1, BUSY))
-    at.watch.look()
+    at.watch.read_workers()
     beat(at.memory, LivenessRecord("ann", 2))
-    assert at.watch.look() == {"ann": WorkerState(START, frozenset())}
+    assert at.watch.read_workers() == {"ann": WorkerState(START, frozenset())}
 
 
 def test_worker_whose_record_is_gone_is_gone(at: Setting) -> None:
     at.beat("ann", 1)
-    at.watch.look()
+    at.watch.read_workers()
     at.memory.delete(paths.liveness("ann"))
-    assert at.watch.look() == {}
+    assert at.watch.read_workers() == {}
 
 
 def test_record_that_goes_between_listing_and_reading_is_left_out(at: Setting) -> None:
     at.beat("ann", 1)
     at.beat("bob", 1)
     at.store.before("get", paths.liveness("ann"), lambda: at.memory.delete(paths.liveness("ann")))
-    assert set(at.watch.look()) == {"bob"}
+    assert set(at.watch.read_workers()) == {"bob"}
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{", b"[]", b'{"worker_id": 1}'])
 def test_file_of_a_stranger_hides_nobody(at: Setting, data: bytes) -> None:
     at.memory.put("liveness/a-stranger.json", data)
     at.beat("bob", 1)
-    assert set(at.watch.look()) == {"bob"}
+    assert set(at.watch.read_workers()) == {"bob"}
     assert [record.worker_id for record in records(at.store)] == ["bob"]
 
 
 @pytest.mark.parametrize("op", ["list", "get"])
 def test_look_that_fails_changes_nothing(at: Setting, op: str) -> None:
     at.beat("ann", 1, BUSY)
-    at.watch.look()
+    at.watch.read_workers()
     at.clock.advance(timedelta(seconds=30))
     at.beat("bob", 1)
     at.store.fail(op, paths.LIVENESS)
     with pytest.raises(Unavailable):
-        at.watch.look()
-    assert at.watch.look() == {
+        at.watch.read_workers()
+    assert at.watch.read_workers() == {
         "ann": WorkerState(START, frozenset(BUSY), 4),
         "bob": WorkerState(START + timedelta(seconds=30), frozenset(), 4),
     }

@@ -86,7 +86,7 @@ def test_history_that_is_needed_again_comes_back_and_a_rebuild_agrees(versions: 
     assert [versions.as_of(n) for n in range(3)] == [first] * 3
     versions.lake.settle()
     collected = versions.w.upkeep.collect_data(KEPT, dry_run=False)
-    assert not {*versions.ids} & {given.materialization_id for given in collected.given_up}
+    assert not {*versions.ids} & {given.materialization_id for given in collected.expired}
     versions.release(second)
     assert versions.current() == second
     versions.lake.wait(60)  # the first hold leaves for history

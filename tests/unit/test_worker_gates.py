@@ -10,7 +10,7 @@ import pytest
 import servo as sdk
 from arco.dispatch.requests import masked
 from arco.worker.commit import committed
-from servo.contract.manifest import Action, Asset, Check, Code, ColumnDef, Gating
+from servo.contract.manifest import Asset, Check, Code, ColumnDef, GateAction, Gating
 from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskResult
 from tests.kit.bench import Bench, problem, version
 
@@ -51,7 +51,7 @@ def test_checks_that_pass_change_nothing(bench: Bench) -> None:
     ],
 )
 def test_gating_turns_a_severity_into_what_follows(
-    bench: Bench, gating: Gating, severity: str, outcome: str, gate: Action
+    bench: Bench, gating: Gating, severity: str, outcome: str, gate: GateAction
 ) -> None:
     bad = sdk.not_null("x", severity=severity)  # type: ignore[arg-type]
     result = checked(bench, bad, gating=gating)

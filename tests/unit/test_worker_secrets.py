@@ -12,7 +12,7 @@ import pytest
 
 from arco.errors import Invalid, Unavailable
 from arco.worker.failures import TaskFailed
-from arco.worker.secrets import Redactor, Scalar, SecretRegistry, SecretValues
+from arco.worker.secrets import Redactor, SecretRegistry, SecretScalar, SecretValues
 from servo.contract.manifest import RETRIABLE, SecretRef
 
 TOKEN = "s3cr€t/pa'ss\"w\\ord+x"
@@ -186,7 +186,7 @@ def test_each_line_of_a_key_is_masked() -> None:
 
 def test_metadata_is_masked_in_names_text_and_numbers() -> None:
     redact = Redactor(["hunter2", "12345678"])
-    given: dict[str, Scalar] = {
+    given: dict[str, SecretScalar] = {
         "a hunter2": "x hunter2",
         "n": 12345678,
         "m": 1234,

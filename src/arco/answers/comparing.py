@@ -28,7 +28,7 @@ from servo.contract.task import ColumnInfo, MaterializationRef
 LARGE_BYTES: Final = 256 << 20
 """Two versions with more Parquet together are compared with Spark."""
 
-Engine = Literal["auto", "duckdb", "spark"]
+ComparisonEngine = Literal["auto", "duckdb", "spark"]
 SparkSource = Callable[[], SparkHost]
 
 
@@ -47,7 +47,7 @@ def compare(
     *,
     key: Sequence[str] = (),
     examples: int = 5,
-    engine: Engine = "auto",
+    engine: ComparisonEngine = "auto",
     hidden: Collection[str] = (),
     spark: SparkSource | None = None,
 ) -> VersionComparison:
@@ -88,7 +88,7 @@ def _by_key(
     versions: tuple[MaterializationRow, MaterializationRow],
     chosen: DiffColumns,
     examples: int,
-    engine: Engine,
+    engine: ComparisonEngine,
     hidden: Collection[str],
     spark: SparkSource | None,
 ) -> KeyChanges:

@@ -131,7 +131,7 @@ class InputReader:
             tasks = self.skipped(asset_id, run_id)
             skipped = next((task for task in tasks if task.partition_key == partition), None)
             if skipped is not None:
-                return BadUpstream(self._on_the_way(hop, partition), skipped)
+                return BadUpstream(self._direct_partition(hop, partition), skipped)
         for source in self.upstream(asset):
             at = self.problem_at(source, partition)
             if at is not None:
@@ -146,7 +146,7 @@ class InputReader:
         tasks = self.skipped(asset_id, status.last_run_id)
         return next((task for task in tasks if task.partition_key == partition), None)
 
-    def _on_the_way(self, hop: BadAncestor, partition: str) -> ExplainedPlace:
+    def _direct_partition(self, hop: BadAncestor, partition: str) -> ExplainedPlace:
         """The partition of the direct input: the bad one, or the one that was skipped too."""
         if hop.asset == hop.direct:
             return ExplainedPlace(hop.asset, hop.status.partition_key)

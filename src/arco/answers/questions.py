@@ -15,7 +15,7 @@ from arco.answers.past import past_explanation, past_recommendations
 from arco.answers.recommend import Recommender
 from arco.answers.shapes import AssetExplanation, Recommendation, RunExplanation
 from arco.answers.task_plan import TaskPlanBody, task_plan
-from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
+from arco.dispatch.waiting import Occupied, Waiting, older_runs, read_liveness, waiting
 from arco.errors import NotFound
 from arco.orchestration.reader import MIN_CHARS, Library, OrchestrationReader
 from arco.orchestration.selection import Graph, select
@@ -122,7 +122,7 @@ class Answers:
         return waiting(
             run,
             tasks,
-            look(self._store, run, tasks),
+            read_liveness(self._store, run, tasks),
             self._now,
             Occupied.read(self.snapshot),
             older_runs(self.snapshot, run, tasks),

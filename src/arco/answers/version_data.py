@@ -149,7 +149,7 @@ def first_rows(
         names = names[:max_columns]
         own = [n for n in names if n in schema.names and n.lower() not in hidden]
         table = _head(store, file, own, limit - count)
-        parts.append(_shown(table, schema, key, names, hidden))
+        parts.append(_masked(table, schema, key, names, hidden))
         fetched += file.fetched
         count += table.num_rows
         if count >= limit:
@@ -229,7 +229,7 @@ def _heads(metadata: Any, group: int, names: Collection[str]) -> Iterable[ByteRa
             yield ByteRange(start, min(end, start + HEAD_BYTES))
 
 
-def _shown(
+def _masked(
     table: pa.Table,
     schema: pa.Schema,
     key: PartitionKey,

@@ -13,18 +13,18 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of one request, except a deployment."""
     deploy_bytes: int = 64 * MIB
     body_timeout_s: float = 30.0
-    """So long a client may take to send a body."""
+    """Timeout of the body of a request."""
     request_timeout_s: float = 30.0
-    """So long an answer may take; then it is a 504, and the client may ask again."""
+    """Timeout of an answer: it is then a 504, which the client may retry."""
     threads: int = 16
     """Requests that read or write the store at once."""
     waiting: int = 200
     """Requests that may wait for one of them; more are answered with 503."""
     look_wait_s: float = 5.0
-    """So long requests wait for a look at the newest generation; then they are answered with 503,
-    and so are those that come while it is still under way."""
+    """Maximum wait for the read of the newest generation. After it, waiting requests are answered
+    with 503, and so are new ones until that read has ended."""
     stale_keys_s: float = 60.0
-    """So long keys and roles hold as they were last seen while the store does not respond."""
+    """Maximum age of the keys and roles that are used while the store does not respond."""
     bodies_bytes: int = 256 * MIB
     """Of all requests at once; one that would be too much is answered with 503."""
     queries: int = 2
@@ -47,7 +47,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_age_s: float = 900.0
     ping_s: float = 15.0
     drain_s: float = 20.0
-    """So long requests under way may take after SIGTERM."""
+    """Timeout of active requests after SIGTERM."""
     hosts: tuple[str, ...] = ()
     """Names that a request may call this server by; empty: any."""
     trusted_proxies: tuple[str, ...] = ()

@@ -23,7 +23,14 @@ from arco.api.files import answer_file, answer_object, answer_signed, file_origi
 from arco.api.login import Login, LoginRoutes
 from arco.api.openapi import document
 from arco.api.page import WebPage
-from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
+from arco.api.problems import (
+    MEDIA_TYPE,
+    ApiError,
+    ProblemDetails,
+    ProblemReader,
+    encode,
+    problem_of,
+)
 from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.rows import answer_rows
@@ -38,7 +45,7 @@ from arco.plain_json import plain
 log = logging.getLogger("arco.api")
 
 PREFIX = "/api/v1/workspaces/{tenant}/{workspace}"
-Handle = Callable[[Request[Any, Any, Any]], Awaitable[Answer]]
+HandleRequest = Callable[[Request[Any, Any, Any]], Awaitable[Answer]]
 
 
 def make_app(
@@ -74,7 +81,7 @@ def make_app(
         request_max_body_size=None,
         debug=False,
     )
-    return Edge(app, server.kept, server.settings, server.clock, ids, server.access)
+    return Edge(app, server.responses, server.settings, server.clock, ids, server.access)
 
 
 def _check(routes: Sequence[Route[Any]]) -> None:
@@ -113,7 +120,7 @@ def _files(server: ApiServer) -> list[HTTPRouteHandler]:
     ]
 
 
-def _http(method: Method | list[Method], path: str, handle: Handle) -> HTTPRouteHandler:
+def _http(method: Method | list[Method], path: str, handle: HandleRequest) -> HTTPRouteHandler:
     async def respond(request: Request[Any, Any, Any]) -> Response[bytes]:
         answer = await handle(request)
         return Response(
@@ -215,7 +222,7 @@ def _on_error(
     if not isinstance(error, Error) or error.kind == "corrupt":
         log.error("request %s failed", exchange.request_id, exc_info=error)
     sent = f"{request.scope['path']} {request.scope['query_string'].decode('latin-1')}"
-    reader = Reader(exchange.visible, sent)
+    reader = ProblemReader(exchange.visible, sent)
     problem = problem_of(error, request_id=exchange.request_id, reader=reader)
     exchange.error_code = problem.code
     headers = dict(error.headers) if isinstance(error, ApiError) else {}

@@ -26,7 +26,7 @@ class BoundedThreads:
         self._settings = settings
         self._waiting = settings.waiting if waiting is None else waiting
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
-        self._under_way = 0
+        self._active = 0
         self._shares = FairShares(settings.threads // 2, self._waiting // 2)
 
     async def run(self, call: Callable[[], T]) -> T:
@@ -47,14 +47,14 @@ class BoundedThreads:
             ) from None
 
     async def _called(self, call: Callable[[], T]) -> T:
-        if self._under_way >= self._settings.threads + self._waiting:
+        if self._active >= self._settings.threads + self._waiting:
             raise ApiError("unavailable", "the server is busy", code="busy", retry_after_s=1)
         loop = asyncio.get_running_loop()
-        self._under_way += 1
+        self._active += 1
         called = self._threads.submit(call)
 
         def one_less() -> None:
-            self._under_way -= 1
+            self._active -= 1
 
         def tell(_: object) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended

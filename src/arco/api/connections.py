@@ -19,12 +19,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from arco.api.exchange import is_in
 
 HEAD_S: Final = 10.0
-"""So long the request line and headers may take, also those of the first request."""
+"""Timeout of the request line and headers, also of those of the first request."""
 HEAD_BYTES: Final = 64 << 10
 STALLED_S: Final = 60.0
-"""So long a client may not read any of an answer that waits for it."""
+"""Maximum duration in which a client reads nothing of an answer that waits for it."""
 LINGER_S: Final = 1.0
-"""So long an answer that came before the end of its request may take to arrive."""
+"""Timeout for sending an answer that was ready before the end of its request."""
 CONNECTIONS: Final = 5_000
 SPARE_FILES: Final = 512
 """Open files that are left for the store, for queries and for logs."""
@@ -50,8 +50,8 @@ def connection_limit() -> int:
 
 
 def bounded_http(connections: int, proxies: Sequence[str] = ()) -> type[BoundedHttp]:
-    """The protocol of a server that has at most so many connections, and of one address at most
-    half of them, unless it is a proxy."""
+    """The protocol of a server with a maximum of connections. One address has at most half of them,
+    unless it is a proxy."""
 
     class Protocol(BoundedHttp):
         max_connections = connections

@@ -10,7 +10,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
 from arco.api.exchange import SCOPE_KEY, Exchange, client_address, header
-from arco.api.problems import MEDIA_TYPE, ApiError, Reader, encode, problem_of
+from arco.api.problems import MEDIA_TYPE, ApiError, ProblemReader, encode, problem_of
 from arco.api.rendered import RenderedAnswer
 from arco.api.response_cache import ResponseCache
 from arco.clock import Clock
@@ -115,7 +115,7 @@ def _observed(send: Send, exchange: Exchange, added: list[tuple[bytes, bytes]]) 
 
 
 async def _refuse(error: ApiError, exchange: Exchange, send: Send) -> None:
-    problem = problem_of(error, request_id=exchange.request_id, reader=Reader())
+    problem = problem_of(error, request_id=exchange.request_id, reader=ProblemReader())
     exchange.error_code = problem.code
     body = encode(problem)
     await send(

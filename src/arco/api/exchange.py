@@ -61,7 +61,7 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def raw_rest(scope: Scope, segments: int) -> str:
-    """What follows so many segments of a path, as the client sent it."""
+    """What follows the first `segments` of a path, as the client sent it."""
     parts = scope["raw_path"].decode("latin-1").split("/", segments + 1)
     return parts[segments + 1] if len(parts) > segments + 1 else ""
 

@@ -22,7 +22,7 @@ class FairShares:
     """Used by the event loop alone."""
 
     def __init__(self, share: int, waiting: int) -> None:
-        """A caller has at most `share` at once, and may wait with so many more."""
+        """A caller has at most `share` concurrent requests, and `waiting` that wait."""
         self._share = max(1, share)
         self._waiting = waiting
         self._callers: dict[str, _Share] = {}

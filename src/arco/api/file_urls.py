@@ -14,7 +14,7 @@ from arco.transport.task_keys import task_keys
 LIFE: Final = timedelta(minutes=5)
 """Of a signed URL."""
 CACHED_S: Final = 240
-"""So long a client may use a redirect again: less than the URL lives."""
+"""Maximum age of a redirect in the client's cache: less than the lifetime of the URL."""
 
 
 def url_signer(tenant: str, workspace: str, store: Store, clock: Clock) -> Signer:

@@ -159,7 +159,7 @@ class LoginRoutes:
             await self._server.in_thread(
                 lambda: commands.security.end_session(ended.session_id, ended.ends_at)
             )
-            home.look_again()
+            home.invalidate()
         names = (session_cookie(secure=self._is_secure), "arco_local")
         cookies = tuple(self._cookie(name, "", 0) for name in names)
         body = msgspec.json.encode(LoginState(state="logged_out"))

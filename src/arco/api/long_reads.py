@@ -13,7 +13,7 @@ from arco.api.problems import ApiError
 
 T = TypeVar("T")
 WAIT_S: Final = 20.0
-"""So long one request waits."""
+"""Maximum wait of one request."""
 AT_ONCE: Final = 2
 """Of a process: each takes a thread, and reads a lot."""
 

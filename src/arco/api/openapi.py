@@ -9,6 +9,7 @@ import msgspec
 
 from arco.api.openapi_files import file_paths
 from arco.api.openapi_login import LOGIN_TYPES, login_paths
+from arco.api.openapi_types import Json
 from arco.api.parameters import list_fields
 from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
@@ -28,7 +29,6 @@ PREFIX: Final = "/api/v1/workspaces/{tenant}/{workspace}"
 _REF: Final = "#/components/schemas/{name}"
 _OPEN_ENUMS: Final = frozenset({RunTrigger.__name__})
 """Newer programs add values to these: to a client they are strings."""
-Json = dict[str, Any]
 
 
 def document(routes: Sequence[Route[Any]]) -> Json:

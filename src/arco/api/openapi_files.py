@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from arco.api.files import OBJECT, PARQUET
+from arco.api.openapi_types import Json
 from arco.api.reads.files import PERMISSION
 from arco.api.reads.objects import PERMISSION as OBJECTS_PERMISSION
 
-Json = dict[str, Any]
 _BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
 
 

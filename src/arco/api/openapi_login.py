@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from arco.api.openapi_types import Json, SchemaOf
 from arco.api.session_bodies import LoginState, LoginToken, SessionBody, TokenRequest
 
-Json = dict[str, Any]
-SchemaOf = Callable[[Any], Json]
 LOGIN_TYPES: Final = (TokenRequest, LoginToken, LoginState, SessionBody)
 _HTML: Final = {"text/html": {"schema": {"type": "string"}}}
 

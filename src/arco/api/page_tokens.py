@@ -19,7 +19,7 @@ import msgspec
 from arco.api.problems import invalid_field
 
 KeyValue = str | int | bool | float | None
-SortKey = tuple[KeyValue | datetime, ...]
+PageKey = tuple[KeyValue | datetime, ...]
 """Values of a list's sort columns; the last of them tells rows apart."""
 
 _MAC_BYTES: Final = 16
@@ -44,7 +44,7 @@ class Position(msgspec.Struct, frozen=True):
     """Where a page begins: after this key, in this generation."""
 
     generation: int
-    after: SortKey
+    after: PageKey
 
 
 class PageTokens:

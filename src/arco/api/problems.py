@@ -108,7 +108,7 @@ def invalid_body(error: msgspec.ValidationError | msgspec.DecodeError, where: st
 _KEY = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.[a-z][a-z0-9_]*")
 
 
-class Reader(msgspec.Struct, frozen=True):
+class ProblemReader(msgspec.Struct, frozen=True):
     """The recipient of a problem: its visible namespaces, and the text of its request."""
 
     visible: Visible = NOTHING
@@ -124,7 +124,7 @@ class Reader(msgspec.Struct, frozen=True):
         return match[0] if self.visible.sees(match[1]) or match[0] in self.sent else "(hidden)"
 
 
-def problem_of(error: BaseException, *, request_id: str, reader: Reader) -> ProblemDetails:
+def problem_of(error: BaseException, *, request_id: str, reader: ProblemReader) -> ProblemDetails:
     kind, code = "internal", "internal"
     detail, hint = "the server failed", "report the request's id to who runs the server"
     fields: tuple[FieldViolation, ...] = ()

@@ -134,11 +134,11 @@ def _deployments(rows: pa.Table, visibility: RowVisibility) -> pa.Table:
     counts = [_seen_assets(project, visibility) for project in projects]
     field = rows.schema.get_field_index("assets")
     own = rows.column(field).to_pylist()
-    counts_shown = [
+    visible_counts = [
         count if visibility.project(project) else few
         for project, count, few in zip(projects, own, counts, strict=True)
     ]
-    return rows.set_column(field, rows.schema.field(field), pa.array(counts_shown, pa.int64()))
+    return rows.set_column(field, rows.schema.field(field), pa.array(visible_counts, pa.int64()))
 
 
 def _seen_assets(project: str, visibility: RowVisibility) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 Target = tuple[bytes, bytes]
 """Path and query, as they were sent."""
-Headers = tuple[tuple[bytes, bytes], ...]
+HeaderPairs = tuple[tuple[bytes, bytes], ...]
 
 
 class RenderedKey(NamedTuple):
@@ -28,13 +28,13 @@ class RenderedAnswer:
         self.body = body
         self.etag = etag
         self.generation = generation
-        self.headers_unchanged: Headers = (
+        self.headers_unchanged: HeaderPairs = (
             (b"arco-generation", b"%d" % generation),
             (b"etag", etag.encode()),
             (b"cache-control", b"private, no-cache"),
         )
         """Of a 304."""
-        self.headers: Headers = (
+        self.headers: HeaderPairs = (
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
             *self.headers_unchanged,

@@ -23,7 +23,7 @@ from arco.state.snapshot import Snapshot
 KEPT_PLACES: Final = 20_000
 
 
-class Place(NamedTuple):
+class RequestPlace(NamedTuple):
     """What a path and a query ask for."""
 
     route: Route[Any]
@@ -46,7 +46,7 @@ class ResponseCache:
         self._callers = callers
         self._limits = limits
         self._rendered = RenderedAnswers(max_bytes)
-        self._places: dict[Target, Place] = {}
+        self._places: dict[Target, RequestPlace] = {}
 
     def answer(self, scope: HTTPScope, exchange: Exchange) -> tuple[int, RenderedAnswer] | None:
         """The status and the answer of a read; None if it is not cached, or may be refused."""
@@ -63,7 +63,7 @@ class ResponseCache:
         entry = self._callers.get(credentials, snapshots)
         generation = place.generation
         if generation is None:
-            newest = place.served.known()
+            newest = place.served.recent()
             if newest is None:
                 return None
             generation = newest.generation
@@ -84,7 +84,7 @@ class ResponseCache:
         """Of all workspaces whose keys and roles count; None if one has to be looked for."""
         snapshots: list[Snapshot] = []
         for each in self._key_workspaces:
-            snapshot = each.known()
+            snapshot = each.recent()
             if snapshot is None:
                 return None
             snapshots.append(snapshot)
@@ -93,7 +93,7 @@ class ResponseCache:
     def rendered(self, key: RenderedKey) -> RenderedAnswer | None:
         return self._rendered.get(key)
 
-    def keep(self, place: Place, key: RenderedKey, answer: RenderedAnswer) -> None:
+    def keep(self, place: RequestPlace, key: RenderedKey, answer: RenderedAnswer) -> None:
         if key.target not in self._places and len(self._places) >= KEPT_PLACES:
             self._places.clear()
         self._places[key.target] = place

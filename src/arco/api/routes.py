@@ -15,7 +15,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.views import View
 from arco.api.writing import WriteAnswer, Writing
 from arco.security.permissions import Permission
@@ -66,10 +66,10 @@ class PageParameters(AtParameters, frozen=True, kw_only=True):
 class PageWindow(msgspec.Struct, frozen=True):
     """The part of a list that is asked for."""
 
-    after: SortKey | None
+    after: PageKey | None
     """The key of the last row before it."""
     limit: int
-    """So many rows are enough; one more than a page has, which tells whether there is a next."""
+    """Maximum number of rows: one more than a page has, which tells whether there is a next."""
 
 
 P = TypeVar("P", bound=AtParameters)
@@ -78,8 +78,8 @@ W = TypeVar("W", bound=Parameters)
 R = TypeVar("R", bound=msgspec.Struct)
 B = TypeVar("B", bound=msgspec.Struct)
 
-Reader = Callable[[View, Visible, P], R]
-Lister = Callable[[View, Visible, L, PageWindow], Iterator[tuple[SortKey, R]]]
+ReadHandler = Callable[[View, Visible, P], R]
+Lister = Callable[[View, Visible, L, PageWindow], Iterator[tuple[PageKey, R]]]
 Writer = Callable[[Writing, W, B], WriteAnswer[R]]
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -115,7 +115,7 @@ class Route(Generic[R]):
 
 
 def read(
-    path: str, permission: Permission, reader: Reader[P, R], *, live: bool = False
+    path: str, permission: Permission, reader: ReadHandler[P, R], *, live: bool = False
 ) -> Route[R]:
     hints = _hints(reader)
     return Route(

@@ -142,12 +142,14 @@ def _is_after(table: Table[Any], rows: pa.Table, place: Sequence[Any]) -> pa.Chu
 
 # -- what is selected -------------------------------------------------------------------------
 
-Selected = tuple[pa.Table, RowsDetails]
-Select = Callable[[Snapshot, Table[Any], RowsBody, ServedWorkspace], Selected]
+SelectedRows = tuple[pa.Table, RowsDetails]
+Select = Callable[[Snapshot, Table[Any], RowsBody, ServedWorkspace], SelectedRows]
 _NONE: Final = RowsDetails()
 
 
-def _keys(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _keys(
+    snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace
+) -> SelectedRows:
     keys: list[Key] = [tuple(key) for key in body.keys]
     if body.day is not None:
         rows = {key: snapshot.get_of_day(table, key, body.day) for key in keys}
@@ -161,18 +163,20 @@ def _keys(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorksp
     return table.to_arrow({k: each for k, each in versions.items() if each[0]}), _NONE
 
 
-def _part(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _part(
+    snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace
+) -> SelectedRows:
     if not body.keys:
         raise Invalid("`part` needs the beginning of a key", hint="give it as the first of `keys`")
     rows = snapshot.rows_versioned(table, tuple(body.keys[0]), history=body.history)
     return table.to_arrow(rows), _NONE
 
 
-def _all(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _all(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> SelectedRows:
     return snapshot.scan(table), _NONE
 
 
-def _hot(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _hot(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> SelectedRows:
     shard = tuple(body.keys[0]) if body.keys else ()
     if table.history is None:
         return snapshot.scan(table), _NONE
@@ -180,21 +184,27 @@ def _hot(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspa
     return rows, RowsDetails(rest_before=rest_before)
 
 
-def _recent(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _recent(
+    snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace
+) -> SelectedRows:
     if table.history is None or body.since is None:
         raise Invalid("`recent` needs `since`, and a table with history")
     return snapshot.recent_rows(table, utc(body.since)), _NONE
 
 
-def _since(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _since(
+    snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace
+) -> SelectedRows:
     return table.to_arrow(snapshot.versions_since(table, body.position)), _NONE
 
 
-def _days(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _days(
+    snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace
+) -> SelectedRows:
     return table.no_rows, RowsDetails(days=snapshot.history_days(table, body.between))
 
 
-def _day(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> Selected:
+def _day(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspace) -> SelectedRows:
     if body.day is None:
         raise Invalid("`day` needs a day")
     shard = tuple(body.keys[0]) if body.keys else ()
@@ -203,7 +213,7 @@ def _day(snapshot: Snapshot, table: Table[Any], body: RowsBody, _: ServedWorkspa
 
 def _changed(
     snapshot: Snapshot, table: Table[Any], body: RowsBody, served: ServedWorkspace
-) -> Selected:
+) -> SelectedRows:
     if body.before is None:
         raise Invalid("`changed` needs the generation `before`")
     earlier = served.snapshot(AtParameters(generation=body.before))

@@ -119,7 +119,7 @@ class ServedWorkspace:
 
     # -- which generation ----------------------------------------------------------------
 
-    def known(self) -> Snapshot | None:
+    def recent(self) -> Snapshot | None:
         """The newest snapshot without a read of the store; None if the last read is too old.
 
         The next read starts in the background before that, so that frequent requests do not wait.
@@ -136,7 +136,7 @@ class ServedWorkspace:
         wait_s = self._settings.look_wait_s if wait_s is None else wait_s
         commits = self._commits
         while True:
-            recent = self.known()
+            recent = self.recent()
             if recent is not None:
                 return recent
             read = self._head_read()
@@ -168,7 +168,7 @@ class ServedWorkspace:
 
     def key_read(self) -> tuple[Future[Snapshot], float] | None:
         """The read that `newest_or_recent` would wait for, and how long; None if it would not."""
-        if self.known() is not None:
+        if self.recent() is not None:
             return None
         read = self._head_read()
         patience_s = self._keys_wait_s(self._recent()) - (time.monotonic() - read.began)
@@ -203,7 +203,7 @@ class ServedWorkspace:
                 self._looked_at = now
         return snapshot
 
-    def look_again(self) -> None:
+    def invalidate(self) -> None:
         """After a commit: the next request reads the store."""
         with self._lock:
             self._commits += 1

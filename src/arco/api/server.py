@@ -37,7 +37,7 @@ from arco.api.rate_limits import RateLimits
 from arco.api.rendered import RenderedKey, Target, is_unchanged
 from arco.api.rendering import page_token_of, render
 from arco.api.request_bodies import decoded_body
-from arco.api.response_cache import Place, ResponseCache, credentials_of
+from arco.api.response_cache import RequestPlace, ResponseCache, credentials_of
 from arco.api.routes import AtParameters, Route
 from arco.api.served import ServedWorkspace
 from arco.api.views import View
@@ -75,7 +75,7 @@ class ApiServer:
         self.work_limits = RateLimits(clock, settings.work_rate_per_s, settings.work_rate_burst)
         self.uploading = asyncio.Semaphore(settings.uploads)
         self._callers = CallerCache(clock)
-        self.kept = ResponseCache(
+        self.responses = ResponseCache(
             tuple(key_workspaces), self._callers, self._limits, settings.rendered_bytes
         )
         failures = settings.failed_logins_per_minute
@@ -116,7 +116,7 @@ class ApiServer:
         headers = RequestHeaders(request.scope)
         token = bearer_token(headers, is_read=is_read, secure=self.settings.secure)
         try:
-            caller = await self._known(token, request)
+            caller = await self._caller_of(token, request)
         except Unauthenticated:
             self.failed_login(exchange.address)
             raise
@@ -152,19 +152,19 @@ class ApiServer:
         headers = RequestHeaders(request.scope)
         token = bearer_token(headers, is_read=True, secure=self.settings.secure)
         try:
-            caller = await self._known(token, request)
+            caller = await self._caller_of(token, request)
         except Unauthenticated:
             caller = None
         return NOTHING if caller is None else caller.at(*at).where(permission)
 
-    async def _known(self, token: str, request: Request[Any, Any, Any]) -> Caller | None:
+    async def _caller_of(self, token: str, request: Request[Any, Any, Any]) -> Caller | None:
         """The caller of a token; in a thread, unless cached: keys of an issuer may be fetched.
 
         The workspace of the request makes no difference: a hidden workspace whose store hangs is
         answered like a missing one.
         """
         credentials = credentials_of(request.scope)
-        snapshots = self.kept.snapshots()
+        snapshots = self.responses.snapshots()
         if snapshots is not None and credentials is not None:
             entry = self._callers.get(credentials, snapshots)
             if entry is not None:
@@ -193,9 +193,9 @@ class ApiServer:
             snapshots = [each.newest_or_recent() for each in self.key_workspaces]
         except Unavailable:
             snapshots = None
-        return snapshots, self._asked(token)
+        return snapshots, self._authenticated(token)
 
-    def _asked(self, token: str) -> Caller | None:
+    def _authenticated(self, token: str) -> Caller | None:
         for authenticator in self._authenticators:
             caller = authenticator.caller(token)
             if caller is not None:
@@ -231,7 +231,7 @@ class ApiServer:
             return Answer(200, answer.body, headers={"Arco-Generation": str(answer.generation)})
         target = (scope["raw_path"], scope["query_string"])
         key = self._key(served, target, parameters, visible)
-        rendered = None if key is None else self.kept.rendered(key)
+        rendered = None if key is None else self.responses.rendered(key)
         if rendered is None:
             rendered = await self.in_thread(
                 lambda: render(route, served, parameters, visible, caller), served
@@ -239,8 +239,8 @@ class ApiServer:
             if parameters.as_of is None and parameters.as_of_run is None:
                 key = RenderedKey(target, rendered.generation, visible.namespaces)
                 pinned = parameters.generation is not None or page_token_of(parameters)
-                place = Place(route, served, rendered.generation if pinned else None)
-                self.kept.keep(place, key, rendered)
+                place = RequestPlace(route, served, rendered.generation if pinned else None)
+                self.responses.keep(place, key, rendered)
         headers = {
             "Arco-Generation": str(rendered.generation),
             "ETag": rendered.etag,
@@ -259,7 +259,7 @@ class ApiServer:
             return None
         generation = at.generation
         if generation is None:
-            snapshot = None if page_token_of(at) else served.known()
+            snapshot = None if page_token_of(at) else served.recent()
             if snapshot is None:
                 return None
             generation = snapshot.generation
@@ -302,7 +302,7 @@ class ApiServer:
             try:
                 outcome: WriteAnswer[Any] = route.call(writing, parameters, body)
             finally:
-                served.look_again()
+                served.invalidate()
             document = {"generation": outcome.generation, **plain(outcome.body)}
             if visible.all:
                 return outcome, document
@@ -383,7 +383,7 @@ def check_rate(limits: RateLimits, who: str) -> None:
 
 
 def _fresh(served: ServedWorkspace) -> View:
-    served.look_again()
+    served.invalidate()
     return served.view(AtParameters())
 
 

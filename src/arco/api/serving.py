@@ -27,7 +27,7 @@ LOOK_S = 0.1
 FLUSHED_S = 10.0
 """Between records of refusals and of uses of keys."""
 LAST_FLUSH_S = 5.0
-"""So long the last of them may take: a store that hangs does not keep a server from ending."""
+"""Timeout of the last flush: a store that hangs does not keep a server from ending."""
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):

@@ -85,7 +85,7 @@ class VisibleObjects:
         if path.startswith(paths.LOGS):
             return self._log if self._sees_log(path) else None
         if path.startswith(paths.LIVENESS):
-            return self._sign(path)
+            return self._liveness(path)
         return None
 
     # -- plans, declared code, inputs ----------------------------------------------------
@@ -138,9 +138,9 @@ class VisibleObjects:
             task_of(row.sensor_id): row.sensor_id for row in rows if self._seen.project(row.project)
         }
 
-    # -- signs of life, the queue --------------------------------------------------------
+    # -- liveness records, the queue -----------------------------------------------------
 
-    def _sign(self, path: str) -> Callable[[bytes, str], bytes | None] | None:
+    def _liveness(self, path: str) -> Callable[[bytes, str], bytes | None] | None:
         name = path.rpartition("/")[2].removesuffix(".json")
         if path.startswith(paths.ORCHESTRATORS):
             return self._orchestrator

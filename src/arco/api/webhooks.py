@@ -208,7 +208,7 @@ def _pushed(
     except UnicodeDecodeError:
         raise ApiError("invalid", "the body is not UTF-8 text", code="invalid_text") from None
     done = served.commands(caller).sensors.push(sensor_id, event.id, payload)
-    served.look_again()
+    served.invalidate()
     return EventAnswer(
         message_id=done.message_id, state=str(done.state), is_repeated=done.is_repeated
     )

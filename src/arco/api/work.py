@@ -156,7 +156,7 @@ async def send_heartbeat(call: WorkerCall, body: HeartbeatRequest) -> HeartbeatA
 async def report_events(call: WorkerCall, body: ReportRequest) -> WorkDone:
     """Append events of attempts that the worker was given. The same batch counts once."""
     await call.have_done(lambda work: work.report(call.worker, call.caller, body))
-    call.served.look_again()
+    call.served.invalidate()
     return WorkDone()
 
 

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import queue
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -49,7 +49,7 @@ from arco.transport.work_grants import ObjectRules, WorkGrant, supervisor_rules
 SIGNED_FOR: Final = timedelta(minutes=15)
 CHUNK_BYTES: Final = 4 << 20
 WHOLE_BYTES: Final = 8 << 20
-"""Up to so much of an object is put at once; more passes through in parts."""
+"""An object up to this size is put at once; a larger one passes through in parts."""
 PAGE: Final = 1_000
 CLAIM: Final = "arco-claim"
 WORKER: Final = "arco-worker"
@@ -61,7 +61,6 @@ _SEGMENTS: Final = 7
 """Of `/api/v1/workspaces/{tenant}/{workspace}/work/objects`, before the path of an object."""
 
 RawResponse = Response[Any]
-Handle = Callable[["Objects", Request[Any, Any, Any]], Awaitable[RawResponse]]
 
 
 class ObjectParameters(Parameters, frozen=True, kw_only=True):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from arco.api.openapi_types import Json, SchemaOf
 from arco.api.work import PERMISSION, WORK_ROUTES, WorkRoute
 from arco.api.work_objects import Objects
 from arco.storage.http import ListedObject, ObjectListing, Upload
 from arco.transport.work_messages import NewVersions
-
-Json = dict[str, Any]
-SchemaOf = Callable[[Any], Json]
 
 WORK_TYPES: Final = (
     ObjectListing,

@@ -22,8 +22,8 @@ from arco.state.gc import Collector, GcReport, GenerationRetention
 from arco.state.merge import Merger
 from arco.state.merge_loop import MergeLoop
 from arco.state.pins import Pins
-from arco.state.rebuild import EmbeddedRebuildEngine, Engine, Rebuild, Rebuilder
-from arco.state.replay import Progress, silent
+from arco.state.rebuild import EmbeddedRebuildEngine, Rebuild, RebuildEngine, Rebuilder
+from arco.state.replay import ReportProgress, silent
 from arco.state.rollback import Rollback
 from arco.state.system import all_tables
 from arco.state.writer import LogWriter
@@ -52,11 +52,11 @@ class Upkeep:
     def pins(self) -> Pins:
         return Pins(self._core)
 
-    def fsck(self, *, deep: bool = True, progress: Progress = silent) -> FsckReport:
+    def fsck(self, *, deep: bool = True, progress: ReportProgress = silent) -> FsckReport:
         return Checker(self._core.manifests, self._tables, deep=deep, progress=progress).check()
 
     def check_data(
-        self, depth: Depth, *, record: bool = False, progress: Progress = silent
+        self, depth: Depth, *, record: bool = False, progress: ReportProgress = silent
     ) -> DataReport:
         """Whether the files of current versions exist and are intact; `record` appends damages."""
         report = check_data(self._core.store, self._core.snapshot(), depth, progress)
@@ -70,7 +70,7 @@ class Upkeep:
         retention: GenerationRetention | None = None,
         *,
         dry_run: bool = True,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
     ) -> GcReport:
         collector = Collector(self._core, self.pins)
         report = collector.collect(retention, dry_run=dry_run, progress=progress)
@@ -78,7 +78,11 @@ class Upkeep:
         return report
 
     def collect_data(
-        self, keep: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self,
+        keep: KeepFor | None = None,
+        *,
+        dry_run: bool = True,
+        progress: ReportProgress = silent,
     ) -> DataGcReport:
         """Expire versions, and delete files that cannot be read any more."""
         if not dry_run:
@@ -96,7 +100,11 @@ class Upkeep:
             store.sweep(self._core.manifests.age_gate)
 
     def rebuild(
-        self, engine: Engine | None = None, *, publish: bool = True, progress: Progress = silent
+        self,
+        engine: RebuildEngine | None = None,
+        *,
+        publish: bool = True,
+        progress: ReportProgress = silent,
     ) -> Rebuild:
         """Fold the log again; the embedded engine unless another is given."""
         return Rebuilder(self._core, self._writer.publisher, [BY_NAMES]).rebuild(
@@ -107,7 +115,7 @@ class Upkeep:
         )
 
     def backup(
-        self, target: Store, *, data: bool = False, progress: Progress = silent
+        self, target: Store, *, data: bool = False, progress: ReportProgress = silent
     ) -> CopyReport:
         """Commit what waits in the inbox, and copy the head to a store of the same scope.
 
@@ -117,7 +125,7 @@ class Upkeep:
         return back_up(self._core, self.pins, target, data=data, progress=progress)
 
     def restore(
-        self, backup: Store, *, generation: int | None = None, progress: Progress = silent
+        self, backup: Store, *, generation: int | None = None, progress: ReportProgress = silent
     ) -> CopyReport:
         """Fill this workspace, which must be empty, from a backup and all that it has."""
         return restore(backup, self._core, generation=generation, progress=progress)

@@ -11,7 +11,7 @@ from arco.automation.asset_events import AutomationPaused, AutomationResumed, Re
 from arco.automation.asset_graph import AutomatedPartition
 from arco.automation.asset_reads import AutomationReads, RequestedPlaces
 from arco.automation.asset_tables import AutomationRow
-from arco.automation.conditions import ActiveWork, Conditions, Outcome
+from arco.automation.conditions import ActiveWork, Conditions, PartitionOutcome
 from arco.automation.reader import AutomationReader
 from arco.automation.tables import BACKFILLS
 from arco.automation.ticks import next_tick
@@ -36,7 +36,7 @@ MOST = 1_000
 
 class ExplainedPartition(Struct, frozen=True):
     partition: str
-    outcome: Outcome
+    outcome: PartitionOutcome
     """`runs`, `waits` or `idle`."""
     reasons: tuple[str, ...]
     cause: str

@@ -177,12 +177,12 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
                     cause=request.cause,
                 )
         if active:
-            yield Emit(_run_asked(request_key, replace(request, assets=tuple(active)), e))
+            yield Emit(_run_request(request_key, replace(request, assets=tuple(active)), e))
     for row in changed.values():
         yield Put(AUTOMATIONS, row)
 
 
-def _run_asked(
+def _run_request(
     request_key: str, automation_request: AutomationRequest, e: AutomationAdvanced
 ) -> RunAsked:
     request = request_of(automation_request)

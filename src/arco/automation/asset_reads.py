@@ -11,7 +11,7 @@ import msgspec
 
 from arco.automation.asset_graph import AssetGraph, Periods
 from arco.automation.backfill_states import ASKING
-from arco.automation.changed_rows import Place
+from arco.automation.changed_rows import AssetPartition
 from arco.automation.tables import BackfillRow
 from arco.errors import Error
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS
@@ -70,7 +70,9 @@ class AutomationReads:
         except Invalid:
             return None
 
-    def places_of(self, graph: AssetGraph, row: RunRequestRow, now: datetime) -> list[Place]:
+    def places_of(
+        self, graph: AssetGraph, row: RunRequestRow, now: datetime
+    ) -> list[AssetPartition]:
         """The partitions of a request, of assets with automation and of those that they read."""
         request = decode_request(row.request)
         scope = self.scope(graph, request, row.until or now)
@@ -93,9 +95,9 @@ class RequestedPlaces:
     graph."""
 
     def __init__(self) -> None:
-        self._by_request: dict[str, list[Place]] = {}
+        self._by_request: dict[str, list[AssetPartition]] = {}
         """Cached: a request is decoded once."""
-        self._requests: dict[Place, RunRequestRow] = {}
+        self._requests: dict[AssetPartition, RunRequestRow] = {}
         self._backfills: dict[str, UnaskedChunks] = {}
 
     def at(
@@ -149,7 +151,7 @@ class UnaskedChunks:
         self.ranges = {graph.ids[key]: (scope.spaces[key], whole[key]) for key in keys}
         """By asset id: what it covers."""
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: AssetPartition) -> bool:
         space, ranges = self.ranges.get(place[0], (None, ()))
         point = space.point(place[1]) if space is not None else None
         if space is None or point is None:
@@ -166,10 +168,10 @@ class UnaskedChunks:
 class PlannedWork(NamedTuple):
     """What will run without further requests."""
 
-    requests: Mapping[Place, RunRequestRow] = {}
+    requests: Mapping[AssetPartition, RunRequestRow] = {}
     backfills: Sequence[UnaskedChunks] = ()
 
-    def text(self, place: Place) -> str:
+    def text(self, place: AssetPartition) -> str:
         """The request or the backfill for a partition; empty if there is none."""
         request = self.requests.get(place)
         if request is not None:
@@ -177,7 +179,7 @@ class PlannedWork(NamedTuple):
         waiting = [each.backfill_id for each in self.backfills if each.holds(place)]
         return f"the backfill {waiting[0]} will run it" if waiting else ""
 
-    def is_automated(self, place: Place) -> bool:
+    def is_automated(self, place: AssetPartition) -> bool:
         """Whether automation has requested a partition."""
         request = self.requests.get(place)
         return request is not None and request.kind == RunTrigger.MATERIALIZATION

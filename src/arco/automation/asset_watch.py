@@ -31,9 +31,9 @@ from arco.automation.asset_tables import (
     AutomationRow,
 )
 from arco.automation.backfill_states import ASKING
-from arco.automation.changed_rows import Place, TableRows, places
+from arco.automation.changed_rows import AssetPartition, TableRows, places
 from arco.automation.coalesce import coalesced, in_events
-from arco.automation.conditions import ActiveWork, Conditions, MadeNow
+from arco.automation.conditions import ActiveTasks, ActiveWork, Conditions
 from arco.automation.due_times import DueTimes
 from arco.automation.tables import BACKFILLS, BackfillRow
 from arco.automation.ticks import next_tick
@@ -61,8 +61,8 @@ class AssetWatch:
         self.rows: dict[str, AutomationRow] = {}
         self.cursor: AutomationCursorRow | None = None
         self._graph: AssetGraph | None = None
-        self.changed: set[Place] = set()
-        self._earlier: set[Place] = set()
+        self.changed: set[AssetPartition] = set()
+        self._earlier: set[AssetPartition] = set()
         """Changes before the cursor: only assets with `on_cron` have not seen them."""
         self._keys: set[tuple[str, str]] = set()
         """Keys that were added to sets of dynamic dimensions."""
@@ -70,7 +70,7 @@ class AssetWatch:
         """Assets whose automation was declared or resumed."""
         self._nodes: set[AutomatedPartition] = set()
         """Partitions to evaluate, besides those that follow from changes."""
-        self._at_ticks: dict[str, set[Place]] = {}
+        self._at_ticks: dict[str, set[AssetPartition]] = {}
         """By asset with `on_cron`: what changed since its last tick."""
         self._ticked: dict[str, int] = {}
         """Those with a tick that is not recorded yet, and the last position that belongs to it."""
@@ -242,7 +242,7 @@ class AssetWatch:
     def decide(
         self,
         snapshot: Snapshot,
-        making: MadeNow,
+        making: ActiveTasks,
         requests: Iterable[RunRequestRow],
         backfills: Iterable[BackfillRow],
         reads: AutomationReads,
@@ -268,7 +268,7 @@ class AssetWatch:
             planned = self._requested.at(reads, self.graph, requests, backfills, now)
             active = ActiveWork(making, planned)
             conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
-            causes, is_complete = self._look(conditions, periods)
+            causes, is_complete = self._evaluate(conditions, periods)
         if is_complete:
             self._position = snapshot.position
         holds = self.held.change(periods, self._position)
@@ -324,7 +324,7 @@ class AssetWatch:
             self._ended[key] = now
             self._plan_due(key)
 
-    def _spread(self, place: Place, periods: Periods, *, only_ticks: bool = False) -> None:
+    def _spread(self, place: AssetPartition, periods: Periods, *, only_ticks: bool = False) -> None:
         graph = periods.graph
         key = graph.keys.get(place[0])
         if key is None:
@@ -337,7 +337,7 @@ class AssetWatch:
             self._nodes.update(self._nodes_of(place, periods))
 
     def _nodes_of(
-        self, place: Place, periods: Periods, reader: str = ""
+        self, place: AssetPartition, periods: Periods, reader: str = ""
     ) -> Iterator[AutomatedPartition]:
         """The partition itself and those that read it; at a tick, those of one reader."""
         key = periods.graph.keys.get(place[0])
@@ -387,7 +387,7 @@ class AssetWatch:
                 points = periods.newly_ended(key, row.since_at)
                 yield from (AutomatedPartition(key, point) for point in points)
 
-    def _look(
+    def _evaluate(
         self, conditions: Conditions, periods: Periods
     ) -> tuple[Mapping[AutomatedPartition, str], bool]:
         """Ask for the verdict of each partition, those that are read before their readers.

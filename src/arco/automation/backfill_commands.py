@@ -39,13 +39,13 @@ from arco.state.tier1 import Tier1
 CHUNK_SIZE = 100
 MAX_CONCURRENT_RUNS = 3
 SAMPLED = 10
-"""Of so many chunks a preview plans each task; what it says of the others is an estimate."""
+"""Number of chunks of which a preview plans each task; the numbers for others are estimates."""
 RETRIED = 20_000
 """Numbers of spans of chunks in one retry."""
 REQUEST_BYTES = 16 << 10
 """Each of its requests repeats what was asked for."""
 RECENT = 200
-"""What an asset's tasks take is the mean of so many recent ones."""
+"""Number of recent tasks of an asset whose mean is the estimate of its tasks."""
 
 
 class BackfillDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class BackfillCommands:
         is_estimate = planned != event.partitions
         tasks = {key: round(total * to_run.get(key, 1.0)) for key, total in assets.items() if total}
         means = {key: self._mean(snapshot, key) for key in tasks}
-        known_means = {key: mean for key, mean in means.items() if mean is not None}
+        measured = {key: mean for key, mean in means.items() if mean is not None}
         return BackfillPreview(
             assets=assets,
             partitions=event.partitions,
@@ -143,14 +143,14 @@ class BackfillCommands:
             tasks=sum(tasks.values()),
             is_estimate=is_estimate,
             sample=tuple(sample),
-            task_time_s=sum(tasks[key] * mean.wall_s for key, mean in known_means.items())
-            if known_means
+            task_time_s=sum(tasks[key] * mean.wall_s for key, mean in measured.items())
+            if measured
             else None,
-            cost=sum(tasks[key] * mean.cost for key, mean in known_means.items())
-            if known_means
+            cost=sum(tasks[key] * mean.cost for key, mean in measured.items())
+            if measured
             else None,
-            currency=next((mean.currency for mean in known_means.values() if mean.currency), ""),
-            unknown_assets=tuple(sorted(tasks.keys() - known_means.keys())),
+            currency=next((mean.currency for mean in measured.values() if mean.currency), ""),
+            unknown_assets=tuple(sorted(tasks.keys() - measured.keys())),
         )
 
     def pause(self, backfill: str, *, reason: str = "") -> Backfill:

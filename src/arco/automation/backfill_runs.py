@@ -55,7 +55,7 @@ class BackfillRestarted(Payload, frozen=True, kw_only=True):
     chunks: Spans
 
 
-def _asked(rows: Rows, fact: Fact, e: ChunkAsked) -> Iterator[Change]:
+def _chunk_requested(rows: Rows, fact: Fact, e: ChunkAsked) -> Iterator[Change]:
     old = rows.get(BACKFILL_RUNS, e.backfill_id, e.chunk)
     row = row_from(
         BackfillRunRow,
@@ -198,7 +198,7 @@ STAGE = Stage(
     "backfill_runs",
     (BACKFILL_RUNS, BACKFILL_PROGRESS),
     (
-        On(ChunkAsked, by("backfill_id"), _asked),
+        On(ChunkAsked, by("backfill_id"), _chunk_requested),
         On(BackfillRestarted, by("backfill_id"), _restarted),
         On(RunAdmitted, _by_reference, _admitted),
         On(RunEnded, _by_reference, _run_ended),

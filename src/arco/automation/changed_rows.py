@@ -11,7 +11,7 @@ from arco.orchestration.tables import TASKS
 from arco.state.table import Row, Table
 
 R = TypeVar("R", bound=Row)
-Place = tuple[str, str]
+AssetPartition = tuple[str, str]
 """An asset's id and a partition."""
 
 
@@ -21,7 +21,7 @@ class TableRows(Protocol):
     def __call__(self, table: Table[R], /) -> Iterable[R]: ...
 
 
-def places(rows_of: TableRows) -> set[Place]:
+def places(rows_of: TableRows) -> set[AssetPartition]:
     """The partitions that got a version, failed, were held or released, or whose task ended."""
     changed = {(row.asset_id, row.partition_key) for row in rows_of(PARTITIONS)}
     changed |= {(row.asset_id, row.partition_key) for row in rows_of(PARTITION_STATUS)}

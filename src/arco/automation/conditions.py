@@ -25,7 +25,7 @@ from msgspec import Struct
 from arco.automation.asset_graph import AutomatedPartition, Periods, Read
 from arco.automation.asset_reads import PlannedWork
 from arco.automation.asset_tables import AutomationRow
-from arco.automation.changed_rows import Place
+from arco.automation.changed_rows import AssetPartition
 from arco.execution.states import PartitionStatus
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS, PartitionRow, PartitionStatusRow
 from arco.orchestration.configuration import task_config
@@ -45,14 +45,14 @@ MANY = 200
 SHOWN = 5
 """Maximum of reported things that a partition waits for."""
 
-MadeNow = Mapping[str, Mapping[str, Mapping[str, str]]]
+ActiveTasks = Mapping[str, Mapping[str, Mapping[str, str]]]
 """By asset id and partition: the active runs with a task for it that has not ended."""
-Outcome = Literal["runs", "waits", "idle"]
+PartitionOutcome = Literal["runs", "waits", "idle"]
 R = TypeVar("R", bound=Row)
 
 
 class AutomationVerdict(Struct, frozen=True):
-    outcome: Outcome
+    outcome: PartitionOutcome
     reasons: tuple[str, ...]
     cause: str = ""
     """The cause, in a few words."""
@@ -70,17 +70,17 @@ class AutomationVerdict(Struct, frozen=True):
 class ActiveWork(NamedTuple):
     """What is running, or was requested."""
 
-    tasks: MadeNow = {}
+    tasks: ActiveTasks = {}
     planned: PlannedWork = PlannedWork()
 
-    def text(self, place: Place) -> str:
+    def text(self, place: AssetPartition) -> str:
         """The run, request or backfill for a partition; empty if there is none."""
         runs = self.tasks.get(place[0], {}).get(place[1])
         if runs:
             return f"run {min(runs)} makes it"
         return self.planned.text(place)
 
-    def is_planned(self, place: Place) -> bool:
+    def is_planned(self, place: AssetPartition) -> bool:
         """Whether a partition has no run, and no request of automation."""
         return not (self.tasks.get(place[0], {}).get(place[1]) or self.planned.is_automated(place))
 
@@ -163,7 +163,7 @@ class Conditions:
         for asset_id in active.asset_ids():
             if asset_id in self._graph.keys:
                 self._add_below(self._graph.keys[asset_id])
-        self._requested: set[Place] = set()
+        self._requested: set[AssetPartition] = set()
         """What this round requests."""
 
     def _partitions_of(self, key: str) -> _SingleRows[PartitionRow]:
@@ -199,7 +199,7 @@ class Conditions:
             is_held = bool(cause) and all(
                 each.is_planned or (is_new and each.is_alike) for each in blockers
             )
-            reasons = _shown([each.text for each in blockers])
+            reasons = _shortened([each.text for each in blockers])
             planned = any(each.is_planned for each in blockers)
             return AutomationVerdict("waits", reasons, cause, is_held, planned)
         if not cause:
@@ -351,7 +351,7 @@ class Conditions:
             if each in visited or each in self._calm or each[0] not in self._below:
                 continue
             visited.add(each)
-            for upstream in self._made_from(*each):
+            for upstream in self._inputs_of(*each):
                 if making := self._making(*upstream):
                     text = f"it is made from {place(*upstream)}, which is being made"
                     return making._replace(text=text)
@@ -359,7 +359,7 @@ class Conditions:
         self._calm |= visited
         return None
 
-    def _made_from(self, key: str, partition: str) -> list[tuple[str, str]]:
+    def _inputs_of(self, key: str, partition: str) -> list[tuple[str, str]]:
         """The inputs of a partition, if it is automated."""
         row, point = self._rows.get(key), self._periods.space(key).point(partition)
         if row is None or not row.is_active or row.when != "eager" or point is None:
@@ -397,7 +397,7 @@ def _waits(reason: str) -> AutomationVerdict:
     return AutomationVerdict("waits", (reason,))
 
 
-def _shown(reasons: Sequence[str]) -> tuple[str, ...]:
+def _shortened(reasons: Sequence[str]) -> tuple[str, ...]:
     more = (f"and {len(reasons) - SHOWN:,} more",) if len(reasons) > SHOWN else ()
     return (*reasons[:SHOWN], *more)
 

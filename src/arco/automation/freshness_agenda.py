@@ -67,7 +67,7 @@ class FreshnessAgenda:
             key = SeriesKey(request.asset_id, request.series)
             self.requests[key] = request
             if request.series in self._stale.get(request.asset_id, ()):
-                self._look(key, NOW)
+                self._schedule(key, NOW)
         for row in rows:
             self.put(row)
 
@@ -129,12 +129,12 @@ class FreshnessAgenda:
     def _settle(self, key: SeriesKey, row: FreshnessRow | None) -> None:
         self._due.pop(key, None)
         try:
-            self._look(key, self._next_look(key, row))
+            self._schedule(key, self._next_evaluation(key, row))
         except Exception:  # zone data of this machine; the others are served
             log.exception("the freshness of %s %s cannot be judged here", *key)
-            self._look(key, None)
+            self._schedule(key, None)
 
-    def _next_look(self, key: SeriesKey, row: FreshnessRow | None) -> datetime | None:
+    def _next_evaluation(self, key: SeriesKey, row: FreshnessRow | None) -> datetime | None:
         policy, rule = self.policies[key.asset_id], self.rules[key.asset_id]
         if row is None or row.status == FreshnessStatus.FRESH:
             return rule.deadline(row)
@@ -150,9 +150,9 @@ class FreshnessAgenda:
     def postpone(self, key: SeriesKey, until: datetime | None) -> None:
         """Evaluate a series again at this time, unless it changes before."""
         self._due.pop(key, None)
-        self._look(key, until)
+        self._schedule(key, until)
 
-    def _look(self, key: SeriesKey, at: datetime | None) -> None:
+    def _schedule(self, key: SeriesKey, at: datetime | None) -> None:
         series = self._next[key.asset_id]
         if at is None:
             series.pop(key.series, None)

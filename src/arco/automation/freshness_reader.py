@@ -129,7 +129,7 @@ class FreshnessReader:
         rule = DeadlineRule(policy)
         rows: dict[str, FreshnessRow | None] = dict.fromkeys(rule.expected())
         for each in self.snapshot.rows(FRESHNESS, policy.asset_id):
-            if each.shape == policy.shape and self._is_there(rule, each.series):
+            if each.shape == policy.shape and self._has_series(rule, each.series):
                 rows[each.series] = each
         earlier = {} if policy.observed else self._unobserved(policy)
         for series in sorted(rows.keys() | earlier.keys()):
@@ -138,7 +138,7 @@ class FreshnessReader:
                 row = earlier.get(series, row)
             yield self._series(policy, rule, series, row, now)
 
-    def _is_there(self, rule: DeadlineRule, series: str) -> bool:
+    def _has_series(self, rule: DeadlineRule, series: str) -> bool:
         return rule.has(series) and all(
             key in self._dynamic_keys(keys) for keys, key in rule.dynamic(series)
         )

@@ -30,7 +30,7 @@ RESEND_S: Final = 60
 
 
 def backoff_s(failures: int, interval_s: int) -> int:
-    """How long a sensor waits after so many failures in a row."""
+    """How long a sensor waits after `failures` consecutive failures."""
     longest = max(MAX_BACKOFF_S, interval_s)
     return min(longest, interval_s << min(failures - 1, 20))
 

@@ -200,9 +200,9 @@ def _fail(
     )
     if message is not None:
         attempts = message.attempts + 1
-        given_up = attempts >= MAX_ATTEMPTS
+        has_failed = attempts >= MAX_ATTEMPTS
         tried = replace(message, attempts=attempts, error=text)
-        if given_up:
+        if has_failed:
             tried = replace(
                 tried,
                 state=MessageState.FAILED,

@@ -101,7 +101,7 @@ def with_answer(event: SensorEvaluated, answer: SensorAnswer) -> SensorEvaluated
     if len(packed) > PACKED_BYTES:
         raise Invalid(
             f"the result of {event.sensor_id} has {len(raw):,} bytes, which is too large",
-            hint="return fewer requests at a time, with a cursor to go on from, and more=True",
+            hint="return fewer requests per evaluation, with a cursor to go on from, and more=True",
         )
     return msgspec.structs.replace(event, packed=packed)
 

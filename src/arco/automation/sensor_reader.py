@@ -64,7 +64,7 @@ class SensorReader:
         return self.snapshot.get(SENSOR_MESSAGES, sensor, message_id)
 
     def undone(self, sensor: SensorRow, limit: int) -> list[SensorMessageRow]:
-        """Messages that wait or were given up, the oldest first."""
+        """Messages that wait or have failed, the oldest first."""
         if sensor.kind != "webhook":
             return []
         rows = self.snapshot.rows_versioned(

@@ -115,7 +115,7 @@ def _remove(rows: Rows, fact: Fact, e: SensorRemoved) -> Iterator[Change]:
 # -- people -------------------------------------------------------------------------------
 
 
-def _known(rows: Rows, sensor: str) -> SensorRow | None:
+def _sensor_row(rows: Rows, sensor: str) -> SensorRow | None:
     row = rows.get(SENSORS, sensor)
     return None if row is None or row.status == SensorStatus.REMOVED else row
 
@@ -125,7 +125,7 @@ def _unknown(fact: Fact, sensor: str) -> Change:
 
 
 def _pause(rows: Rows, fact: Fact, e: SensorPaused) -> Iterator[Change]:
-    row = _known(rows, e.sensor_id)
+    row = _sensor_row(rows, e.sensor_id)
     if row is None:
         yield _unknown(fact, e.sensor_id)
         return
@@ -142,7 +142,7 @@ def _pause(rows: Rows, fact: Fact, e: SensorPaused) -> Iterator[Change]:
 
 
 def _resume(rows: Rows, fact: Fact, e: SensorResumed) -> Iterator[Change]:
-    row = _known(rows, e.sensor_id)
+    row = _sensor_row(rows, e.sensor_id)
     if row is None:
         yield _unknown(fact, e.sensor_id)
         return
@@ -164,7 +164,7 @@ def _resume(rows: Rows, fact: Fact, e: SensorResumed) -> Iterator[Change]:
 
 
 def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
-    row = _known(rows, e.sensor_id)
+    row = _sensor_row(rows, e.sensor_id)
     if row is None:
         yield _unknown(fact, e.sensor_id)
         return
@@ -186,7 +186,7 @@ def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
 
 
 def _push(rows: Rows, fact: Fact, e: SensorMessagePushed) -> Iterator[Change]:
-    row = _known(rows, e.sensor_id)
+    row = _sensor_row(rows, e.sensor_id)
     if row is None:
         yield _unknown(fact, e.sensor_id)
         return

@@ -25,7 +25,7 @@ from arco.state.tier1 import Acknowledged, Tier1
 from servo.contract.keys import AssetKey, check_name
 from servo.suggest import did_you_mean
 
-Build = Callable[[CatalogReader], Payload]
+CommandOf = Callable[[CatalogReader], Payload]
 MAX_COLUMNS = 5_000
 
 
@@ -283,7 +283,7 @@ class CatalogCommands:
                 hint="remove it from the code and deploy; then drop it here",
             )
 
-    def _do(self, build: Build, idempotency_key: str) -> Acknowledged:
+    def _do(self, build: CommandOf, idempotency_key: str) -> Acknowledged:
         return self._tier1.execute(
             lambda snapshot: build(CatalogReader(snapshot)),
             idempotency_key=idempotency_key,
@@ -296,7 +296,7 @@ def _expected(version: int | None) -> events.VersionOrUnset:
     return msgspec.UNSET if version is None else version
 
 
-def _in_namespace(namespace: str, payload: Payload) -> Build:
+def _in_namespace(namespace: str, payload: Payload) -> CommandOf:
     """The payload, if the namespace exists. Raises NotFound with a suggestion."""
 
     def build(at: CatalogReader) -> Payload:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from arco.catalog.events import CatalogCommand
 from arco.log.envelope import Payload
-from servo.contract.manifest import Action, ContractStatement
+from servo.contract.manifest import ContractStatement, GateAction
 
 BreachKind = Literal["schema", "checks", "freshness"]
 
@@ -88,7 +88,7 @@ class ContractEvaluated(Payload, frozen=True, kw_only=True):
     version: str
     """Of the contract that it was compared with."""
     kind: BreachKind = "checks"
-    action: Action = "continue"
+    action: GateAction = "continue"
     message: str = ""
     """What is broken; empty if nothing is."""
     checks: tuple[str, ...] = ()

@@ -317,14 +317,14 @@ def _owner(team: object) -> str:
 
 def _mapping(value: object, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise Invalid(f"{place} is {_shown(value)}, not an object with fields")
+        raise Invalid(f"{place} is {_shortened(value)}, not an object with fields")
     return value
 
 
 def _listed(fields: Mapping[str, Any], name: str, place: str) -> Sequence[object]:
     value = fields.get(name) or []
     if not isinstance(value, list):
-        raise Invalid(f"{place} is {_shown(value)}, not a list")
+        raise Invalid(f"{place} is {_shortened(value)}, not a list")
     return value
 
 
@@ -343,6 +343,6 @@ def _whole(value: object, name: str) -> int:
     return value
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -27,7 +27,7 @@ if deferral.LOADED:
     from arco.spark.session import open_session
     from arco.state.fsck import FsckReport
     from arco.state.gc import GcReport, GenerationRetention
-    from arco.state.rebuild import Engine, Rebuild
+    from arco.state.rebuild import Rebuild, RebuildEngine
 
 
 class EngineName(StrEnum):
@@ -154,7 +154,7 @@ def rebuild(
 
 
 @contextlib.contextmanager
-def folding(engine: EngineName, master: str) -> Iterator[Engine | None]:
+def folding(engine: EngineName, master: str) -> Iterator[RebuildEngine | None]:
     """The rebuild engine; None for the embedded one."""
     if engine is EngineName.embedded:
         yield None
@@ -219,7 +219,7 @@ def gc(
         result = workspace.upkeep.gc(retention, dry_run=not apply, progress=report)
     if session.json:
         first = render.picked(result, "dry_run", "floor", "head", "kept_generations")
-        rest = render.picked(result, "bytes", "failed") | {"objects": result.doomed}
+        rest = render.picked(result, "bytes", "failed") | {"objects": result.deletable}
         render.document({**first, "kinds": _by_kind(result), **rest})
     else:
         _show_garbage(result)
@@ -228,19 +228,19 @@ def gc(
 
 
 def _by_kind(result: GcReport) -> list[dict[str, Any]]:
-    sums = summed((doomed.why, doomed.bytes) for doomed in result.doomed)
+    sums = summed((each.why, each.bytes) for each in result.deletable)
     return [{"kind": why, "count": count, "bytes": size} for why, (count, size) in sums.items()]
 
 
 def _show_garbage(result: GcReport) -> None:
     summary = f"{render.count(result.kept_generations, 'generation')} kept"
     summary += f" (all of {result.floor}–{result.head})"
-    if not result.doomed:
+    if not result.deletable:
         render.say(f"nothing to remove; {summary}", "green")
         return
     rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in _by_kind(result)]
     render.show_table(("kind", "count", "bytes"), rows, right=("count", "bytes"))
-    total = f"{render.count(len(result.doomed), 'object')}, {render.size(result.bytes)}"
+    total = f"{render.count(len(result.deletable), 'object')}, {render.size(result.bytes)}"
     if result.dry_run:
         render.say(f"would remove {total}; {summary}")
         render.say("this was a dry run; run with --apply to delete them")

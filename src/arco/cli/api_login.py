@@ -85,7 +85,7 @@ def browser_login(
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     parameters: dict[str, str] = {}
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class LoginHandler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             query = dict(parse_qsl(urlsplit(self.path).query))
             is_ours = secrets.compare_digest(query.get("state", "").encode(), state.encode())
@@ -105,7 +105,7 @@ def browser_login(
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as waiting:
+    with http.server.HTTPServer(("127.0.0.1", 0), LoginHandler) as waiting:
         query = {
             "port": waiting.server_port,
             "state": state,

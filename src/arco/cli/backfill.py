@@ -29,14 +29,14 @@ app = group("backfill", "Preview, create, pause and retry backfills.")
 SELECTION = "shop.orders -p date=2020-01-01..2025-12-31"
 
 
-class Order(StrEnum):
+class BackfillOrder(StrEnum):
     oldest = "oldest"
     newest = "newest"
 
 
 Id = Annotated[str, argument("ID", "The id of a backfill, or its first characters.")]
 ChunkSize = Annotated[int, option("N", "Partitions per run.", min=1, max=10_000)]
-Ordering = Annotated[Order, typer.Option(help="Which partitions run first.")]
+Ordering = Annotated[BackfillOrder, typer.Option(help="Which partitions run first.")]
 MaxRuns = Annotated[
     int, option("N", "Maximum number of active runs.", "--max-concurrent-runs", min=1, max=100)
 ]
@@ -54,14 +54,14 @@ Threshold = Annotated[
 class BackfillOptions(PlanOptions):
     chunk_size: ChunkSize = 100
     max_concurrent_runs: MaxRuns = 3
-    order: Ordering = Order.oldest
+    order: Ordering = BackfillOrder.oldest
 
     def draft(self, failure_threshold: str = "", reason: str = "") -> BackfillDraft:
         return BackfillDraft(
             request=self.request(),
             chunk_size=self.chunk_size,
             max_concurrent_runs=self.max_concurrent_runs,
-            newest_first=self.order == Order.newest,
+            newest_first=self.order == BackfillOrder.newest,
             failure_threshold=failure_threshold,
             reason=reason,
         )
@@ -293,7 +293,7 @@ def _show_preview(result: BackfillPreview) -> None:
     render.show_fields(
         {
             "partitions": f"{result.partitions:,}",
-            "runs": f"{result.chunks:,}, at most {result.max_concurrent_runs:,} at a time",
+            "runs": f"{result.chunks:,}, at most {result.max_concurrent_runs:,} concurrent",
             "up to date": f"{about}{result.up_to_date:,}",
             "tasks to run": f"{about}{result.tasks:,}",
             "task time": _time(result),

@@ -68,8 +68,9 @@ def gc(
         result = workspace.upkeep.collect_data(keep, dry_run=not apply, progress=report)
     if session.json:
         kinds, assets = summed_by(result, "why"), summed_by(result, "asset")
+        files = {"given_up": result.expired, "doomed": result.deletable, "failed": result.failed}
         sums = {"bytes": result.bytes, "kinds": kinds, "assets": assets}
-        render.document(render.plain(result) | sums)
+        render.document(render.picked(result, "dry_run", "floor", "head") | files | sums)
     else:
         _show(result, everything)
     if result.failed:
@@ -87,24 +88,24 @@ def summed(files: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
 
 def summed_by(result: DataGcReport, by: str) -> list[dict[str, Any]]:
     """Files and bytes by reason (`why`), or by `asset`."""
-    sums = summed((name, d.bytes) for d in result.doomed if (name := getattr(d, by)))
+    sums = summed((name, d.bytes) for d in result.deletable if (name := getattr(d, by)))
     lines = [{by: name, "count": n, "bytes": size} for name, (n, size) in sums.items()]
     return sorted(lines, key=lambda line: (-line["bytes"], line[by]))
 
 
 def _show(result: DataGcReport, everything: bool) -> None:
-    if not result.given_up and not result.doomed and not result.failed:
+    if not result.expired and not result.deletable and not result.failed:
         render.say("nothing to remove", "green")
         return
     _show_versions(result, everything)
-    if result.doomed:
+    if result.deletable:
         _show_sums("what", _kinds(result))
     assets = [(line["asset"], line["count"], line["bytes"]) for line in summed_by(result, "asset")]
     if len(assets) > 1:
         _show_sums("asset", assets)
     total = (
-        f"{render.count(len(result.given_up), 'version')}, "
-        f"{render.count(len(result.doomed), 'file')}, {render.size(result.bytes)}"
+        f"{render.count(len(result.expired), 'version')}, "
+        f"{render.count(len(result.deletable), 'file')}, {render.size(result.bytes)}"
     )
     if result.dry_run:
         render.say(f"would remove {total}")
@@ -129,9 +130,9 @@ def _show_sums(what: str, lines: Iterable[tuple[str, int, int]]) -> None:
 
 
 def _show_versions(result: DataGcReport, everything: bool) -> None:
-    if not result.given_up:
+    if not result.expired:
         return
-    chosen = result.given_up if everything else result.given_up[:SHOWN]
+    chosen = result.expired if everything else result.expired[:SHOWN]
     rows = [
         (
             expired.asset,
@@ -145,6 +146,6 @@ def _show_versions(result: DataGcReport, everything: bool) -> None:
     headers = ("asset", "partition", "version", "bytes", "why")
     right = ("version", "bytes")
     render.show_table(headers, rows, right=right, whole=["asset", "partition"])
-    if len(result.given_up) > len(chosen):
-        render.say(f"and {len(result.given_up) - len(chosen):,} more; see --all", "dim")
+    if len(result.expired) > len(chosen):
+        render.say(f"and {len(result.expired) - len(chosen):,} more; see --all", "dim")
     render.say("")

@@ -200,7 +200,7 @@ class _DevServer:
             except Error:
                 return
             try:
-                self._lines.look()
+                self._lines.poll()
                 outage.passed()
             except Error as error:
                 stop.wait(outage.failed(error))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from arco.app import Workspace
 from arco.cli import render
-from arco.dispatch.waiting import Occupied, Waiting, held_back, look, older_runs, waiting
+from arco.dispatch.waiting import Occupied, Waiting, held_back, older_runs, read_liveness, waiting
 from arco.errors import Error, Refused
 from arco.orchestration import states
 from arco.orchestration.states import RunState, TaskState
@@ -85,7 +85,7 @@ def follow(
         while True:
             pause_s = 0.2
             try:
-                run, changed = followed.look()
+                run, changed = followed.poll()
                 for task in changed:
                     view.changed(task)
                 if run.state in states.RUN_ACTIVE and interrupted() and not cancelled:
@@ -114,7 +114,7 @@ class _Followed:
         self._position: int | None = None
         self.tasks: dict[str, TaskRow] = {}
 
-    def look(self) -> tuple[RunRow, list[TaskRow]]:
+    def poll(self) -> tuple[RunRow, list[TaskRow]]:
         """The run, and the tasks whose states have changed since."""
         snapshot = self._workspace.read.snapshot()
         run = snapshot.get(RUNS, self._run_id)
@@ -168,7 +168,7 @@ def limits_of(workspace: Workspace) -> Reasons:
 
 def _all_reasons(workspace: Workspace) -> Reasons:
     def reasons_of(run: RunRow, tasks: Sequence[TaskRow]) -> Sequence[Waiting]:
-        signs = look(workspace.store, run, tasks)
+        signs = read_liveness(workspace.store, run, tasks)
         snapshot = workspace.read.snapshot()
         older = older_runs(snapshot, run, tasks)
         occupied = Occupied.read(snapshot)

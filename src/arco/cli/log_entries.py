@@ -17,7 +17,7 @@ from arco.cli.failures import visible
 from arco.log import segment
 from arco.log.envelope import EventTypes, Recorded
 from arco.security.audit import SECRET
-from arco.state.replay import Span, is_void, read_segment, segments, voided
+from arco.state.replay import PositionRange, is_void, read_segment, segments, voided
 from arco.state.snapshot import Snapshot
 from arco.state.system import OUTCOMES, SegmentRow
 from arco.storage.port import Store
@@ -80,11 +80,11 @@ def since(
 
 
 def _entries(
-    store: Store, row: SegmentRow, spans: Sequence[Span], matches: TypeFilter
+    store: Store, row: SegmentRow, spans: Sequence[PositionRange], matches: TypeFilter
 ) -> Iterator[LogEntry]:
     for recorded in segment.decode(read_segment(store, row, ()), UNTYPED):
         if matches(recorded.event.type):
-            yield LogEntry(_without_secrets(recorded), _taken_back(recorded.position, spans))
+            yield LogEntry(_without_secrets(recorded), _is_rolled_back(recorded.position, spans))
 
 
 def _without_secrets(recorded: Recorded) -> Recorded:
@@ -97,7 +97,7 @@ def _without_secrets(recorded: Recorded) -> Recorded:
     return replace(recorded, event=event)
 
 
-def _taken_back(position: int, spans: Sequence[Span]) -> bool:
+def _is_rolled_back(position: int, spans: Sequence[PositionRange]) -> bool:
     """Whether a rollback voids it. The span of a rollback ends with the rollback itself."""
     return is_void(position, [span for span in spans if span[1] != position])
 

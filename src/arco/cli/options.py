@@ -24,7 +24,7 @@ if deferral.LOADED:
     from arco.cli.session import Session, close
     from arco.errors import Invalid
 
-Handler = Callable[..., None]
+CommandFunction = Callable[..., None]
 
 
 class OptionGroup:
@@ -132,13 +132,13 @@ def command(
     takes: Sequence[str] = (),
     before: Callable[[], None] = lambda: None,
     negatives: bool = False,
-) -> Callable[[Handler], Handler]:
+) -> Callable[[CommandFunction], CommandFunction]:
     """Register a function as the command `name` of `app`. Its docstring is the help.
 
     `negatives`: -1 is an argument, not an option. `before` is called before the deferred imports.
     """
 
-    def register(function: Handler) -> Handler:
+    def register(function: CommandFunction) -> CommandFunction:
         added = {k: v for each in takes for k, v in _GROUPS[each].items()} | _COMMON
         own, groups = _own_parameters(function)
         runner = _runner(function, groups, frozenset(added), before)
@@ -151,11 +151,11 @@ def command(
 
 
 def _runner(
-    function: Handler,
+    function: CommandFunction,
     groups: dict[str, type[OptionGroup]],
     added: frozenset[str],
     before: Callable[[], None],
-) -> Handler:
+) -> CommandFunction:
     def run(**arguments: Any) -> None:
         before()
         deferral.load(function.__module__)
@@ -180,7 +180,7 @@ def _runner(
 
 
 def _own_parameters(
-    function: Handler,
+    function: CommandFunction,
 ) -> tuple[list[inspect.Parameter], dict[str, type[OptionGroup]]]:
     """What a command declares itself, with the fields of its groups in place of them; the groups.
 
@@ -210,7 +210,7 @@ def _signature(own: list[inspect.Parameter], added: dict[str, Any]) -> inspect.S
     return inspect.Signature(parameters)
 
 
-def _help(function: Handler, example: str) -> str:
+def _help(function: CommandFunction, example: str) -> str:
     lines = "\n".join(f"  {line}" for line in example.strip().split("\n"))
     title = "Examples" if "\n" in example.strip() else "Example"
     return f"{inspect.getdoc(function)}\n\n\b\n{title}:\n{lines}"

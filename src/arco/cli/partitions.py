@@ -180,7 +180,7 @@ def versions(
     snapshot = session.open().read.snapshot(session.at())
     id = OrchestrationReader(snapshot).asset_id(asset)
     rows = ExecutionReader(snapshot).versions(
-        id, matches=lambda row: _is_wanted(row.partition_key, partition), limit=limit + 1
+        id, matches=lambda row: _is_selected(row.partition_key, partition), limit=limit + 1
     )
     if session.json:
         document = {"generation": snapshot.generation, "asset": asset, "versions": rows[:limit]}
@@ -194,7 +194,7 @@ def versions(
         render.note("there are older versions; see --limit")
 
 
-def _is_wanted(key: str, partition: str | None) -> bool:
+def _is_selected(key: str, partition: str | None) -> bool:
     text = partition_text(key)
     return partition is None or partition in (key, text, *text.split(","))
 

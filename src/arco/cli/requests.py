@@ -61,7 +61,7 @@ def list_(
                 short(row.run_id) or None,
                 row.requested_at,
                 trigger_text(row.kind, row.reference, row.requested_by, row.request_key),
-                _asked(row, chunks),
+                _requested(row, chunks),
             )
             for row in rows
         ]
@@ -161,6 +161,6 @@ def plain_request(row: RunRequestRow) -> dict[str, Any]:
     return {**fields, "request": msgspec.json.decode(row.request)}
 
 
-def _asked(row: RunRequestRow, chunks: Mapping[str, Sequence[str]]) -> str:
+def _requested(row: RunRequestRow, chunks: Mapping[str, Sequence[str]]) -> str:
     partitions = chunks.get(row.request_key, row.partitions)
     return " ".join([*row.selection[:3], *partitions[:3]])

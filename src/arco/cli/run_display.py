@@ -23,12 +23,12 @@ SHOWN_ASKED = 3
 
 def requested(row: RunRow) -> str:
     """The selection and partitions of a run, shortened."""
-    selection = _asked(row.selection[:SHOWN_ASKED], row.selection_total or len(row.selection))
-    ranges = _asked(row.partitions[:SHOWN_ASKED], row.partitions_total or len(row.partitions))
+    selection = _shortened(row.selection[:SHOWN_ASKED], row.selection_total or len(row.selection))
+    ranges = _shortened(row.partitions[:SHOWN_ASKED], row.partitions_total or len(row.partitions))
     return f"{selection} {ranges}".rstrip()
 
 
-def _asked(texts: list[str], total: int) -> str:
+def _shortened(texts: list[str], total: int) -> str:
     """The first texts, and how many more there are; `total` is 0 if the list is complete."""
     more = [f"… and {total - len(texts):,} more"] if total > len(texts) else []
     return " ".join([*texts, *more])
@@ -40,8 +40,8 @@ def show_run(row: RunRow, caused_by: Sequence[RunRow] = ()) -> None:
         {
             "run": row.run_id,
             "state": run_state(row),
-            "selection": _asked(row.selection, row.selection_total),
-            "partitions": _asked(row.partitions, row.partitions_total) or None,
+            "selection": _shortened(row.selection, row.selection_total),
+            "partitions": _shortened(row.partitions, row.partitions_total) or None,
             "trigger": run_trigger(row),
             **({"caused by": chain} if chain else {}),
             "run key": row.run_key or None,

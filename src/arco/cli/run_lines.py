@@ -24,7 +24,7 @@ class RunLines:
         """Of runs that are active, and of their tasks, by id."""
         self._tasks_of: dict[str, set[str]] = {}
 
-    def look(self) -> None:
+    def poll(self) -> None:
         snapshot = self._workspace.read.snapshot()
         if snapshot.position == self._position:
             return

@@ -30,7 +30,14 @@ if deferral.LOADED:
     from arco.cli.run_logs import show_logs
     from arco.cli.session import Session
     from arco.cli.short_ids import shorts
-    from arco.dispatch.waiting import Occupied, has_server, look, older_runs, outages, waiting
+    from arco.dispatch.waiting import (
+        Occupied,
+        has_server,
+        older_runs,
+        outages,
+        read_liveness,
+        waiting,
+    )
     from arco.errors import Invalid, NotFound
     from arco.orchestration import states
     from arco.orchestration.commands import Triggered
@@ -170,7 +177,7 @@ def _waiting_of(workspace: Workspace, snapshot: Snapshot, row: RunRow) -> dict[s
     if row.state not in states.RUN_ACTIVE:
         return {"waiting": [], "outages": []}
     tasks = OrchestrationReader(snapshot).tasks(row.run_id)
-    signs = look(workspace.store, row, tasks)
+    signs = read_liveness(workspace.store, row, tasks)
     return {
         "waiting": waiting(
             row,

@@ -25,7 +25,7 @@ def last_evaluated(
     return {id: max(filter(None, pair), default=None) for id, pair in times.items()}
 
 
-def shown_turn(workspace: Workspace, row: SensorRow) -> DatedTurn | None:
+def turn_without_effect(workspace: Workspace, row: SensorRow) -> DatedTurn | None:
     """The last evaluation, if it was one without effect."""
     dated = last_turn(workspace.store, task_of(row.sensor_id))
     recorded = row.last_evaluation_at

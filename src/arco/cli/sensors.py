@@ -24,7 +24,7 @@ if deferral.LOADED:
     )
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
-    from arco.cli.sensor_evaluations import last_evaluated, shown_turn, turn_text
+    from arco.cli.sensor_evaluations import last_evaluated, turn_text, turn_without_effect
     from arco.cli.sensor_trial import Trial, try_sensor
     from arco.cli.session import Session
     from arco.dispatch.sensor_waiting import untaken
@@ -109,7 +109,7 @@ def show(
         return
     evaluations, messages = reader.evaluations(row, limit), reader.undone(row, limit)
     waiting = _waiting(session, workspace, [row]).get(row.sensor_id)
-    turn = None if session.at() else shown_turn(workspace, row)
+    turn = None if session.at() else turn_without_effect(workspace, row)
     if session.json:
         document = {"generation": reader.snapshot.generation, **_plain(row), "waiting": waiting}
         document["evaluated_at"] = row.last_evaluation_at if turn is None else turn.at

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from arco.columns.types import DECIMAL, ColumnType, Field, field, struct
+from arco.columns.types import DECIMAL, ColumnType, SparkField, field, struct
 from servo.contract.partition import Scalar
 
 ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
@@ -158,7 +158,7 @@ def rebuilt(type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa
     return leaf(type)
 
 
-def arrow_fields(schema: pa.Schema) -> list[Field]:
+def arrow_fields(schema: pa.Schema) -> list[SparkField]:
     """ValueError, with the column's name, where Spark has no type for one."""
     return [field(each.name, column_type(each), each.nullable) for each in schema]
 
@@ -170,11 +170,11 @@ def column_type(column: pa.Field) -> ColumnType:
         raise ValueError(f"column {column.name!r}: {error}") from None
 
 
-def file_fields(metadata: Any) -> list[Field]:
+def file_fields(metadata: Any) -> list[SparkField]:
     """The columns of a Parquet file, as Spark wrote them down, or else from its Arrow schema."""
     written = (metadata.metadata or {}).get(ROW_METADATA)
     if written is not None:
-        fields: list[Field] = msgspec.json.decode(written)["fields"]
+        fields: list[SparkField] = msgspec.json.decode(written)["fields"]
         return fields
     return arrow_fields(metadata.schema.to_arrow_schema())
 

@@ -30,7 +30,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from arco.columns.schema_columns import SchemaColumn
-from arco.columns.types import DECIMAL, WHOLE_NUMBERS, ColumnType, Field, text
+from arco.columns.types import DECIMAL, WHOLE_NUMBERS, ColumnType, SparkField, text
 from arco.columns.widening import widened
 from servo.contract.manifest import CompatibilityMode
 
@@ -256,14 +256,14 @@ def _type_changes(
 
 
 def _part(
-    column: str, path: str, before: Field, after: Field, type: str, nulls: str
+    column: str, path: str, before: SparkField, after: SparkField, type: str, nulls: str
 ) -> Iterator[SchemaChange]:
     yield from _type_changes(column, path, before[type], after[type])
     yield from _null_change(column, path, before[nulls], after[nulls])
 
 
 def _field_changes(
-    column: str, path: str, before: Iterable[Field], after: Iterable[Field]
+    column: str, path: str, before: Iterable[SparkField], after: Iterable[SparkField]
 ) -> Iterator[SchemaChange]:
     remaining = {each["name"]: each for each in before}
     for each in after:

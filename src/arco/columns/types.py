@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 ColumnType: TypeAlias = str | dict[str, Any]
-Field: TypeAlias = dict[str, Any]
+SparkField: TypeAlias = dict[str, Any]
 """`name`, `type`, `nullable`, `metadata`."""
 MAX_DEPTH: Final = 100
 """Of types inside of types. Readers and writers follow them by recursion."""
@@ -23,11 +23,11 @@ WHOLE_NUMBERS: Final = ("byte", "short", "integer", "long")
 _TEXTS: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
-def field(name: str, type: ColumnType, nullable: bool = True) -> Field:
+def field(name: str, type: ColumnType, nullable: bool = True) -> SparkField:
     return {"name": name, "type": type, "nullable": nullable, "metadata": {}}
 
 
-def struct(fields: Sequence[Field]) -> dict[str, Any]:
+def struct(fields: Sequence[SparkField]) -> dict[str, Any]:
     return {"type": "struct", "fields": list(fields)}
 
 
@@ -64,7 +64,7 @@ def leaves(type: ColumnType, path: str = "") -> Iterator[tuple[str, ColumnType]]
             yield from leaves(type["sqlType"], path)
 
 
-def names(column: Field) -> Iterator[str]:
+def names(column: SparkField) -> Iterator[str]:
     """Of a column and of every field inside of it."""
     waiting: list[Any] = [column]
     while waiting:
@@ -110,5 +110,5 @@ def nullable(type: ColumnType) -> ColumnType:
     return nullable(type["sqlType"])
 
 
-def nullable_field(given: Field) -> Field:
+def nullable_field(given: SparkField) -> SparkField:
     return {**given, "type": nullable(given["type"]), "nullable": True}

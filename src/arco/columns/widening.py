@@ -12,7 +12,7 @@ from arco.columns.types import (
     DECIMAL,
     WHOLE_NUMBERS,
     ColumnType,
-    Field,
+    SparkField,
     ambiguous,
     nullable,
     struct,
@@ -88,7 +88,9 @@ def _together(first: dict[str, Any], second: dict[str, Any], *parts: str) -> Col
     return None if None in parts_of.values() else {**first, **parts_of}
 
 
-def merged_fields(first: Sequence[Field], second: Sequence[Field]) -> list[Field] | str:
+def merged_fields(
+    first: Sequence[SparkField], second: Sequence[SparkField]
+) -> list[SparkField] | str:
     """Fields by name, in the order of appearance; or the name of one with incompatible types."""
     merged = {each["name"]: each for each in first}
     for each in second:

@@ -22,17 +22,17 @@ KEPT: Final = 1_000
 
 class KeptLookups:
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], tuple[tuple[FileRef, ...], Any]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[tuple[FileRef, ...], Any]] = OrderedDict()
 
     def get(self, snapshot: Snapshot, table: Table[Any], shard: str, read: Callable[[], T]) -> T:
         """What `read` returns, which depends only on the rows of one shard key of a table."""
         files = snapshot.files_with(table, shard)
-        entry = self._kept.get((str(table), shard))
+        entry = self._entries.get((str(table), shard))
         if entry is not None and entry[0] == files:
             value: T = entry[1]
             return value
         value = read()
-        self._kept[str(table), shard] = files, value
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+        self._entries[str(table), shard] = files, value
+        if len(self._entries) > KEPT:
+            self._entries.popitem(last=False)
         return value

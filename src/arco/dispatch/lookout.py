@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from arco.orchestration.board import Board
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.orchestration.limits import Timing
 from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.window import DispatchWindow
@@ -26,7 +26,7 @@ class Lookout:
         self._window = window
         self._adopts = adopts
         self._watch = self._new_watch()
-        self._asked_at = -1e9
+        self._read_at = -1e9
         self._watched_at = datetime.min
         """The last time that workers were read together with a fresh board."""
         self.watching_since = datetime.min
@@ -34,21 +34,21 @@ class Lookout:
         self.first_seen: dict[str, datetime] = {}
         """When attempts, cancelled runs and runs of others were first seen, by our clock."""
 
-    def look(self, board: Board) -> Mapping[str, WorkerState] | None:
+    def read_workers(self, board: Board) -> Mapping[str, WorkerState] | None:
         """The workers, if it is time to read them. Raises errors of the store."""
         ticks, now = self._core.clock.monotonic(), self._core.clock.now()
         paused = now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2)
         watched = board.in_flight or (board.others and self._adopts)
         if paused and not watched:
             self._window.forget()
-        if not watched or ticks - self._asked_at < self._timing.heartbeat_s / 2:
+        if not watched or ticks - self._read_at < self._timing.heartbeat_s / 2:
             return None
-        self._asked_at = ticks
+        self._read_at = ticks
         if paused:
             self._watch = self._new_watch()
             self._window.forget()
             self.watching_since = now
-        alive = self._watch.look()
+        alive = self._watch.read_workers()
         self._window.saw_workers(alive, now)
         return alive
 

@@ -43,11 +43,11 @@ from arco.dispatch.automation import Automation
 from arco.dispatch.journal import Journal, rows_put, rows_since
 from arco.dispatch.lookout import Lookout
 from arco.dispatch.notifier import Notifier
+from arco.dispatch.orchestrator_heartbeat import OrchestratorHeartbeat
 from arco.dispatch.performer import Performer, call_back
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.sender import Sender
 from arco.dispatch.sensor_sender import SensorSender
-from arco.dispatch.sign_of_life import SignOfLife
 from arco.dispatch.waiting import ServedRuns
 from arco.errors import Error, Unreadable
 from arco.log.commit import Committed
@@ -59,6 +59,7 @@ from arco.orchestration.controllers.adoption import adoption
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation, end_waiting
 from arco.orchestration.controllers.limited_dispatch import is_limited, limited_dispatch
+from arco.orchestration.controllers.lost_attempts import WorkerState, lost_attempts
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.send_ahead import (
     SPECULATE_BELOW,
@@ -66,7 +67,6 @@ from arco.orchestration.controllers.send_ahead import (
     send_ahead,
 )
 from arco.orchestration.controllers.timers import next_due, timers
-from arco.orchestration.controllers.zombies import WorkerState, zombies
 from arco.orchestration.limits import Timing
 from arco.state.changes import Changes
 from arco.state.core import Core
@@ -126,7 +126,7 @@ class Orchestrator:
         )
         self.ahead = SpeculativeFold(self.board, core.types, core.clock)
         self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
-        self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
+        self._heartbeat = OrchestratorHeartbeat(core, name, self._timing.heartbeat_s)
         self.performer = Performer(
             core,
             reports,
@@ -154,7 +154,7 @@ class Orchestrator:
         self._setback: Error | None = None
         """The error of the last tick that did not stop it."""
         self._thread = 0
-        self._unfollow = writer.commits.follow(self._heard)
+        self._unfollow = writer.commits.follow(self._on_commit)
 
     # -- the loop ------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Orchestrator:
         self.outage.passed()
         return 0.0
 
-    def _heard(self, head: Head, changes: Changes) -> None:
+    def _on_commit(self, head: Head, changes: Changes) -> None:
         """A thread of this process has committed."""
         self.commits.append((head, changes))
         if threading.get_ident() != self._thread:
@@ -253,7 +253,7 @@ class Orchestrator:
         self._ticked_at = self._clock.monotonic()
         before = self.board.generation
         batches = self.hurry()
-        alive = self._look()
+        alive = self._read_workers()
         fresh, head = self._commit([*names, *batches])
         self._committed_at = self._clock.monotonic()
         self._refresh(head)
@@ -327,9 +327,9 @@ class Orchestrator:
         if self.board.misses_others and self.board.generation == head.generation:
             self.board.load_others(self._core.snapshot_of(head))
 
-    def _look(self) -> Mapping[str, WorkerState] | None:
+    def _read_workers(self) -> Mapping[str, WorkerState] | None:
         try:
-            return self.lookout.look(self.board)
+            return self.lookout.read_workers(self.board)
         except Error as error:  # no worker counts as dead because the store fails
             self._setback = error
             return None
@@ -340,7 +340,7 @@ class Orchestrator:
             return
         runs = self.board.runs.keys()
         try:
-            self._sign.beat(len(runs), self.adopted & runs, self.outage.last)
+            self._heartbeat.beat(len(runs), self.adopted & runs, self.outage.last)
         except Error as error:
             self._setback = error
 
@@ -395,7 +395,7 @@ class Orchestrator:
             actions += timers(board, now)
         if looked and alive is not None:
             if self.lookout.has_watched(now):
-                actions += zombies(board, alive, now, self._timing, seen)
+                actions += lost_attempts(board, alive, now, self._timing, seen)
             missing = sender.missing(unstarted(board, now, self._timing))
             actions += anti_entropy(board, now, self._timing, missing)
         return actions

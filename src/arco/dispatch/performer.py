@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, assert_never
 
 from arco.dispatch.admissions import Admissions
-from arco.dispatch.sender import Sender, TaskOf
+from arco.dispatch.requests import TaskOf
+from arco.dispatch.sender import Sender
 from arco.errors import Error
 from arco.log.envelope import Payload
 from arco.orchestration.actions import (

@@ -9,7 +9,7 @@ are still ready at the next one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import msgspec
 
 from arco.dispatch.journal import log_sent
 from arco.dispatch.kept_lookups import KeptLookups
-from arco.dispatch.requests import Requests, weight_of
+from arco.dispatch.requests import Requests, TaskOf, weight_of
 from arco.dispatch.unsent import EnqueueFailures
 from arco.dispatch.versions import CommittedVersions
 from arco.errors import Error
@@ -38,9 +38,6 @@ from servo.contract.manifest import Resources
 from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 
 log = logging.getLogger(__name__)
-
-TaskOf = Callable[[str, str], TaskRow | None]
-"""(run id, task id) to the current task."""
 
 
 class SentAttempt(NamedTuple):

@@ -6,7 +6,7 @@ only the task, e.g. if an input is missing.
 
     Unavailable, Denied    tried again, however long it takes
     Corrupt, NotFound      tried again for `DAMAGE_S`: stores have passing faults
-    anything else          given up at once
+    anything else          the task fails at once
 """
 
 from __future__ import annotations

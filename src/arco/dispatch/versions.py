@@ -31,15 +31,15 @@ class CommittedVersions:
         self._manifests = manifests
         self._files = files
         self._all: dict[str, list[MaterializationRef]] = {}
-        self._taken: Snapshot | None = None
+        self._newest: Snapshot | None = None
         self._lookups = lookups or KeptLookups()
 
     @property
     def _snapshot(self) -> Snapshot:
         # No cached_property: before Python 3.12 its lock is one for all instances.
-        if self._taken is None:
-            self._taken = Snapshot(self._manifests, self._files, self._manifests.head())
-        return self._taken
+        if self._newest is None:
+            self._newest = Snapshot(self._manifests, self._files, self._manifests.head())
+        return self._newest
 
     def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
         row = self._snapshot.get(MATERIALIZATIONS, asset_id, materialization_id)

@@ -1,8 +1,8 @@
 """What an open run waits for, computed on request.
 
 While the store fails, that cannot be recorded. It shows in liveness records that are not rewritten,
-and in messages that are not claimed. `waiting` turns these into sentences; `look` reads what it
-needs.
+and in messages that are not claimed. `waiting` turns these into sentences; `read_liveness`
+reads what it needs.
 
 Ages compare the store's clock, which dates records, with the reader's: clocks that differ
 by seconds make these sentences come early or late, and nothing depends on them.
@@ -86,7 +86,7 @@ class Occupied(NamedTuple):
         return cls(declared, TaskUse(declared, tasks))
 
 
-def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
+def read_liveness(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
     """Read liveness records. The queue is listed only if a task of the run should be in it."""
     sent = not run.engine_id and any(task.state == TaskState.DISPATCHED for task in tasks)
     queue = contents(store) if sent else QueueListing({}, frozenset())
@@ -152,8 +152,8 @@ class ServedRuns:
 
     def has(self, run: RunRow) -> bool:
         now = self._core.clock.monotonic()
-        asked_at, answer = self._answers.get(run.run_id, (float("-inf"), False))
-        if now - asked_at < LOOK_AGAIN_S:
+        read_at, answer = self._answers.get(run.run_id, (float("-inf"), False))
+        if now - read_at < LOOK_AGAIN_S:
             return answer
         try:
             since = self._core.store_clock.estimate() - SILENT

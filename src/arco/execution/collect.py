@@ -66,7 +66,7 @@ from arco.log.manifest import Thinned
 from arco.state.core import Core
 from arco.state.gc import LEASE, LEASE_TTL, next_floor
 from arco.state.pins import Pins
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.port import ObjectMeta
@@ -88,14 +88,14 @@ class DataGcReport(msgspec.Struct, frozen=True):
     dry_run: bool
     floor: int
     head: int
-    given_up: list[ExpiredVersion]
-    doomed: list[DeletableFile]
+    expired: list[ExpiredVersion]
+    deletable: list[DeletableFile]
     failed: int
     """Deletes that failed, and versions that could not be expired."""
 
     @property
     def bytes(self) -> int:
-        return sum(d.bytes for d in self.doomed)
+        return sum(d.bytes for d in self.deletable)
 
 
 class _Witnessed(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class _Witnessed(msgspec.Struct, frozen=True):
     """Of the head."""
     folders: frozenset[str]
     """Folders of all versions of all witnesses."""
-    made_by: frozenset[tuple[str, str]]
+    folders_by_run: frozenset[tuple[str, str]]
     """The same folders, each with the run that wrote it."""
     needed: frozenset[str]
     runs: RunNeeds
@@ -140,7 +140,11 @@ class DataCollector:
         self._expire = expire
 
     def collect(
-        self, keep: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self,
+        keep: KeepFor | None = None,
+        *,
+        dry_run: bool = True,
+        progress: ReportProgress = silent,
     ) -> DataGcReport:
         if dry_run:
             return self._collect(keep or KeepFor(), True, progress)
@@ -150,7 +154,7 @@ class DataCollector:
                 raise Contended("another gc is running", hint="try again when it has ended")
             return self._collect(keep or KeepFor(), False, hold.keeping(progress))
 
-    def _collect(self, keep: KeepFor, dry_run: bool, progress: Progress) -> DataGcReport:
+    def _collect(self, keep: KeepFor, dry_run: bool, progress: ReportProgress) -> DataGcReport:
         # A dry run decides nothing, and must write nothing.
         now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
         head = self._manifests.head()
@@ -189,7 +193,7 @@ class DataCollector:
         floor: int,
         pinned: set[int],
         thinned: Sequence[Thinned],
-        progress: Progress,
+        progress: ReportProgress,
     ) -> _Witnessed:
         lowest = self._manifests.read(floor)
         since = lowest.manifest.log_time
@@ -232,7 +236,7 @@ class DataCollector:
     # -- expiring ---------------------------------------------------------------------------
 
     def _record_expired(
-        self, versions: Sequence[ExpiredVersion], progress: Progress
+        self, versions: Sequence[ExpiredVersion], progress: ReportProgress
     ) -> list[ExpiredVersion]:
         """Append that versions are expired. The result: those for which this succeeded."""
         expired: list[ExpiredVersion] = []
@@ -263,7 +267,7 @@ class DataCollector:
         keep: KeepFor,
         ended: EndedRuns,
         now: datetime,
-        progress: Progress,
+        progress: ReportProgress,
     ) -> Iterator[DeletableFile]:
         expired_paths = {version.path for version in expired}
         expired_paths |= {
@@ -291,7 +295,7 @@ class DataCollector:
             if _is_over(ended.plans.get(plan), plan in witnessed.runs.plans, meta, limit):
                 yield DeletableFile(meta.path, meta.size, "plan")
         needed_runs = {
-            run for path, run in witnessed.made_by if path not in expired_paths
+            run for path, run in witnessed.folders_by_run if path not in expired_paths
         } | witnessed.runs.runs
         for meta in self._listed(paths.INPUTS, progress):
             run = meta.path.removeprefix(paths.INPUTS).partition("/")[0]
@@ -300,13 +304,13 @@ class DataCollector:
             ):
                 yield DeletableFile(meta.path, meta.size, "list of inputs")
 
-    def _listed(self, prefix: str, progress: Progress) -> Iterator[ObjectMeta]:
+    def _listed(self, prefix: str, progress: ReportProgress) -> Iterator[ObjectMeta]:
         for number, meta in enumerate(self._store.list(prefix)):
             if number % 1000 == 0:
                 progress(f"listing {prefix}", number, number)
             yield meta
 
-    def _sweep(self, deletable: Sequence[DeletableFile], progress: Progress) -> int:
+    def _sweep(self, deletable: Sequence[DeletableFile], progress: ReportProgress) -> int:
         failed = 0
         for start in range(0, len(deletable), 256):
             part = deletable[start : start + 256]

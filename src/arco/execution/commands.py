@@ -116,7 +116,7 @@ def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
     by_id: dict[str, QuarantineRow] = {}
     chosen: list[QuarantineRow] = []
     if len(start) >= MIN_CHARS:
-        made_ms = _made_ms(start)
+        earliest_ms = _earliest_ms(start)
         for rows, rest_before in newest_first(snapshot, QUARANTINE):
             named = rows.filter(pc.starts_with(rows.column("materialization_id"), start))
             for row in QUARANTINE.rows_of(named):
@@ -127,7 +127,7 @@ def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
                 return waiting[0]
             if any(row.materialization_id == start for row in chosen):
                 break
-            if rest_before is not None and (rest_before - EPOCH) // MILLISECOND < made_ms:
+            if rest_before is not None and (rest_before - EPOCH) // MILLISECOND < earliest_ms:
                 break
     if len(chosen) == 1:
         return chosen[0]
@@ -142,7 +142,7 @@ def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
     )
 
 
-def _made_ms(start: str) -> int:
+def _earliest_ms(start: str) -> int:
     """The earliest time of ids with this beginning, in ms since 1970; 0 if it is invalid."""
     first = start.ljust(CHARS, "0")
     return timestamp_ms(first) if is_ulid(first) else 0

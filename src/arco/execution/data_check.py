@@ -24,7 +24,7 @@ from arco.errors import Corrupt, NotFound
 from arco.execution.events import Version
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, PartitionRow
 from arco.state.fsck import FsckFinding
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import parallel
 from arco.storage.footers import parquet_files, read_footer
@@ -55,7 +55,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def check_data(
-    store: Store, snapshot: Snapshot, depth: Depth, progress: Progress = silent
+    store: Store, snapshot: Snapshot, depth: Depth, progress: ReportProgress = silent
 ) -> DataReport:
     """Check the current version of every partition."""
     rows = snapshot.all(PARTITIONS)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
-from servo.contract.task import Cost, ErrorInfo, Materialization, Outcome, Usage
+from servo.contract.task import Cost, ErrorInfo, Materialization, TaskOutcome, Usage
 
 
 class OutputAccepted(Payload, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ class CostIncurred(Payload, frozen=True, kw_only=True):
     task_id: str
     attempt: int
     attempt_id: str
-    outcome: Outcome
+    outcome: TaskOutcome
     usage: Usage
     cost: Cost
 

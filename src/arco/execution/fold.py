@@ -64,7 +64,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     yield from attempt_recovered(rows, m.asset_id, m.partition, m.run_id)
     status = _status(
         fact,
-        _made(m),
+        _attempt_of(m),
         PartitionStatus.WARNED if e.warnings else PartitionStatus.GOOD,
         current=m.materialization_id,
         good_at=fact.received_at,
@@ -115,10 +115,10 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     yield attempt_failed(rows, m.asset_id, m.partition, m.run_id, held=True)
     status = _status(
         fact,
-        _made(m),
+        _attempt_of(m),
         PartitionStatus(e.status),
         current="" if current is None else current.materialization_id,
-        good_at=_made_at(rows, current),
+        good_at=_written_at(rows, current),
         message=e.reason,
         versions=_count_without_current(rows, current, m.asset_id, m.partition),
     )
@@ -144,7 +144,7 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
         (e.asset_id, e.partition, last, e.run_id),
         PartitionStatus.FAILED,
         current="" if current is None else current.materialization_id,
-        good_at=_made_at(rows, current),
+        good_at=_written_at(rows, current),
         error_code=e.error.code,
         message=e.error.message,
         versions=_count_without_current(rows, current, e.asset_id, e.partition),
@@ -190,7 +190,7 @@ def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
 # -- rows ---------------------------------------------------------------------------------
 
 
-def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
+def _written_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
     """When the current version was written, which may be long before it became current."""
     if current is None:
         return None
@@ -229,7 +229,7 @@ def _schema_row(fact: Fact, m: Materialization) -> Iterator[Change]:
         yield Put(SCHEMAS, SchemaRow(m.asset_id, m.materialization_id, text, fact.received_at))
 
 
-def _made(m: Materialization) -> tuple[str, str, str, str]:
+def _attempt_of(m: Materialization) -> tuple[str, str, str, str]:
     return m.asset_id, m.partition, m.materialization_id, m.run_id
 
 

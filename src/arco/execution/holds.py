@@ -144,8 +144,8 @@ def quarantine(rows: Rows, fact: Fact, e: VersionQuarantined) -> Iterator[Change
     is_current = current is not None and current.materialization_id == row.materialization_id
     previous = None if e.previous is None else _row_of(rows, e, e.previous)
     if is_current:
-        is_known = rows.version(PARTITIONS, *key) == e.partition_version
-        if not is_known or (previous is not None and _not_good(rows, previous)):
+        is_unchanged = rows.version(PARTITIONS, *key) == e.partition_version
+        if not is_unchanged or (previous is not None and _not_good(rows, previous)):
             text = f"the versions of {e.asset} {row.partition_key} have changed".replace("  ", " ")
             yield refused(fact, STALE, text)
             return
@@ -155,7 +155,7 @@ def quarantine(rows: Rows, fact: Fact, e: VersionQuarantined) -> Iterator[Change
     )
     yield Put(QUARANTINE, _hold(fact, e, row))
     if is_current:
-        yield from _give_way(rows, fact, e, row, previous)
+        yield from _restore_previous(rows, fact, e, row, previous)
     else:
         if current is not None:
             yield Put(PARTITIONS, current)  # the command was built before this change
@@ -214,7 +214,7 @@ def _withdrawn(row: MaterializationRow, previous: MaterializationRow | None) -> 
     )
 
 
-def _give_way(
+def _restore_previous(
     rows: Rows,
     fact: Fact,
     e: VersionQuarantined,

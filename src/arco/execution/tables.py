@@ -20,7 +20,7 @@ from arco.execution.states import (
     state_of,
 )
 from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
-from servo.contract.task import Outcome
+from servo.contract.task import TaskOutcome
 
 DECISIONS_KEPT_HOT = timedelta(days=30)
 COSTS_KEPT_HOT = timedelta(days=7)
@@ -171,7 +171,7 @@ class TaskCostRow(Row, frozen=True):
     run_id: str
     task_id: str
     attempt: int
-    outcome: Outcome
+    outcome: TaskOutcome
     wall_ms: int
     cpu_ms: int
     executor_cpu_ms: int
@@ -198,7 +198,7 @@ class AttemptRow(Row, frozen=True):
     partition_key: str
     run_id: str
     attempt: int
-    outcome: Outcome
+    outcome: TaskOutcome
     wall_ms: int
     bytes_read: int
     bytes_written: int

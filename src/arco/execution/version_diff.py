@@ -20,13 +20,13 @@ from servo.suggest import did_you_mean
 MASK: Final = "***"
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
-ColumnDifference = Literal["added", "removed", "type", "statistics", "same"]
+ColumnDifferenceKind = Literal["added", "removed", "type", "statistics", "same"]
 RowDifference = Literal["added", "removed", "changed"]
 
 
 class ColumnChange(Struct, frozen=True, kw_only=True):
     name: str
-    change: ColumnDifference
+    change: ColumnDifferenceKind
     before: ColumnInfo | None = None
     after: ColumnInfo | None = None
 
@@ -93,7 +93,7 @@ def column_changes(before: Sequence[ColumnInfo], after: Sequence[ColumnInfo]) ->
 
 
 def _change(before: ColumnInfo | None, after: ColumnInfo) -> ColumnChange:
-    change: ColumnDifference = "same"
+    change: ColumnDifferenceKind = "same"
     if before is None:
         change = "added"
     elif before.type != after.type or before.nullable != after.nullable:

@@ -29,7 +29,7 @@ from arco.imports.reader import ImportReader
 from arco.imports.tables import ImportedNodeRow
 from arco.log.envelope import MAX_EVENT_BYTES
 from arco.state.core import Core
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Generation, Snapshot
 from arco.state.staging import Staging
 from arco.state.tier1 import Tier1
@@ -88,7 +88,7 @@ class ImportCommands:
         *,
         namespaces: Mapping[str, str] | None = None,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
     ) -> Imported:
         """Import a dbt project; write nothing if nothing changed.
 
@@ -135,7 +135,7 @@ class ImportCommands:
         event: ImportCreated,
         change_of: Callable[[Snapshot], _Change],
         dry_run: bool,
-        progress: Progress,
+        progress: ReportProgress,
     ) -> Imported:
         first: Imported | None = None
         for _ in range(_ATTEMPTS):
@@ -158,7 +158,7 @@ class ImportCommands:
         )
 
     def _create(
-        self, event: ImportCreated, change: _Change, snapshot: Snapshot, progress: Progress
+        self, event: ImportCreated, change: _Change, snapshot: Snapshot, progress: ReportProgress
     ) -> Snapshot:
         current = ImportReader(snapshot).current(event.source)
         import_id = self._core.ids()
@@ -255,8 +255,8 @@ class _DbtImport:
         holder = "" if key in self._leaving else self._names.holder(key)
         if row is not None and row.asset_key != key and not holder:
             asset = self._snapshot.get(ASSETS, row.asset_id)
-            is_there = self._names.holder(row.asset_key) == row.asset_id
-            if asset is not None and is_there and not asset.project:
+            is_holder = self._names.holder(row.asset_key) == row.asset_id
+            if asset is not None and is_holder and not asset.project:
                 return ExistingAsset(row.asset_id, moved_from=row.asset_key)
         asset = self._snapshot.get(ASSETS, holder) if holder else None
         if asset is None:

@@ -209,7 +209,7 @@ def _read(
         )
     if int(match[2]) not in versions:
         readable = ", ".join(f"v{version}" for version in versions)
-        by = f" (dbt {made_by})" if (made_by := artifact.metadata.dbt_version) else ""
+        by = f" (dbt {dbt_version})" if (dbt_version := artifact.metadata.dbt_version) else ""
         raise Invalid(
             f"{path} is a {kind} of version v{match[2]}{by}",
             hint=f"these versions can be imported: {readable}",

@@ -183,8 +183,8 @@ def _succeeded(
         yield Put(NEWEST_REPORTS, row)
     was_newest = newest is not None and newest.report_id == now.report_id
     has_sizes = now.rows is not None or now.bytes is not None
-    is_told = was_newest and before is not None and _sizes(before) == _sizes(now)
-    if is_newest and has_sizes and not is_told:
+    is_reported = was_newest and before is not None and _sizes(before) == _sizes(now)
+    if is_newest and has_sizes and not is_reported:
         yield Emit(
             AssetObserved(
                 asset_id=now.asset_id,

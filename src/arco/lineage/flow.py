@@ -27,9 +27,9 @@ KNOWN, LIKELY, UNKNOWN = range(3)
 
 CONFIDENCE: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
 
-Place = tuple[str, str, str]
+SourcePlace = tuple[str, str, str]
 """Asset, column, and `direct` or the indirect kind."""
-Sources = dict[Place, tuple[int, bool]]
+Sources = dict[SourcePlace, tuple[int, bool]]
 """The strength of a direct entry (0 for others), and whether it is masked."""
 
 

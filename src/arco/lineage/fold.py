@@ -67,7 +67,7 @@ from servo.contract.task import InputRef
 
 def _recorded(rows: Rows, fact: Fact, recorded: LineageRecorded) -> Iterator[Change]:
     reads = _reads(recorded.lineage.read)
-    if _is_known(rows, recorded, reads):
+    if _is_repeated(rows, recorded, reads):
         return
     if recorded.held:
         yield from _hold(rows, fact, recorded)
@@ -91,7 +91,7 @@ def _decide(rows: Rows, fact: Fact, decided: HeldLineageDecided) -> Iterator[Cha
     yield Delete(HELD, key)
     recorded = msgspec.json.decode(held.recorded, type=LineageRecorded)
     reads = _reads(recorded.lineage.read)
-    if decided.approved and not _is_known(rows, recorded, reads):
+    if decided.approved and not _is_repeated(rows, recorded, reads):
         reported = msgspec.structs.replace(fact, position=held.position)
         yield from _record(rows, reported, recorded, reads, named_at=held.held_at)
 
@@ -153,9 +153,9 @@ def _depend(
     if coverage.observed_at == fact.received_at:
         coverage = msgspec.structs.replace(coverage, named_at=named_at)
     is_late = named_at is not None
-    kept_states = keep_state(rows, fact, recorded, existing, columns, coverage, is_late=is_late)
-    coverage = kept_states.coverage
-    yield from kept_states.changes
+    states = keep_state(rows, fact, recorded, existing, columns, coverage, is_late=is_late)
+    coverage = states.coverage
+    yield from states.changes
     yield from replaced(existing, columns)
     yield Put(COVERAGE, coverage)
     yield from uses_changed(
@@ -249,7 +249,7 @@ def _edge_id(recorded: LineageRecorded, ref: InputRef) -> str:
     return edge_id(source_id(ref), recorded.asset_id, ref.parameter)
 
 
-def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
+def _is_repeated(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
     """Whether this output was folded before: e.g. another attempt has adopted it."""
     # Where nothing was read, nothing is counted, and nothing is counted twice.
     edges = (_edge_id(recorded, ref) for ref in reads)

@@ -100,7 +100,7 @@ def labels_of(links: Iterable[Link], own: Callable[[Node], OwnLabel]) -> dict[No
             inherited[link.target] = joined
             waiting.append(link.target)
     return {
-        node: LabelledColumn(own(node).over(inherited[node]), _own_way(own(node), via[node]))
+        node: LabelledColumn(own(node).over(inherited[node]), _without_own(own(node), via[node]))
         for node in nodes
     }
 
@@ -112,7 +112,7 @@ def _note(via: dict[str, Link], link: Link, before: Label, after: Label) -> None
         via[SENSITIVITY] = link
 
 
-def _own_way(own: OwnLabel, via: Mapping[str, Link]) -> Mapping[str, Link]:
+def _without_own(own: OwnLabel, via: Mapping[str, Link]) -> Mapping[str, Link]:
     """The edges without those of kinds that the column has itself."""
     return {
         kind: link

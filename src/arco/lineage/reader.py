@@ -213,9 +213,9 @@ class LineageReader:
         """Today's name of a column at one end of a row, the asset `id`."""
         if not self.names.has_renames(id):
             return name
-        return self.names.column(id, name, self._said_at(row, end, id))
+        return self.names.column(id, name, self._named_at(row, end, id))
 
-    def _said_at(
+    def _named_at(
         self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str
     ) -> datetime | None:
         """When the data with the row's column names was written: the output, or its input."""

@@ -75,11 +75,11 @@ class Selected(Protocol):
     def influences(self) -> Sources: ...
 
 
-Query = Callable[[exp.Expr, "SelectScope"], Selected]
+SelectQuery = Callable[[exp.Expr, "SelectScope"], Selected]
 
 
 class Flows:
-    def __init__(self, scope: SelectScope, query: Query) -> None:
+    def __init__(self, scope: SelectScope, query: SelectQuery) -> None:
         self._scope = scope
         self._query = query
         self._bound: list[tuple[str, Flow]] = []

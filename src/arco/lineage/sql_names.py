@@ -73,10 +73,10 @@ class ResolvedNames(NamedTuple):
     unknown: tuple[UnknownName, ...]
 
 
-Tables: TypeAlias = Mapping[str, TableColumns]
+TablesOfQuery: TypeAlias = Mapping[str, TableColumns]
 
 
-def resolve_query(tree: exp.Expr, tables: Tables) -> ResolvedNames:
+def resolve_query(tree: exp.Expr, tables: TablesOfQuery) -> ResolvedNames:
     """The columns of a query's result, and unknown names in it.
 
     `tables` are by the names that stand for them in the query.
@@ -132,7 +132,9 @@ class _Resolver:
 
     # -- queries --------------------------------------------------------------------------
 
-    def query(self, tree: exp.Expr, tables: Tables, outer: _NameScope | None) -> TableColumns:
+    def query(
+        self, tree: exp.Expr, tables: TablesOfQuery, outer: _NameScope | None
+    ) -> TableColumns:
         tables = self._with(tree, tables, outer)
         match tree:
             case exp.Subquery():
@@ -150,7 +152,9 @@ class _Resolver:
                 return self._select(exp.select("*").from_(tree.copy()), tables, outer)
         return UNKNOWN_TABLE
 
-    def _with(self, tree: exp.Expr, tables: Tables, outer: _NameScope | None) -> Tables:
+    def _with(
+        self, tree: exp.Expr, tables: TablesOfQuery, outer: _NameScope | None
+    ) -> TablesOfQuery:
         clause = tree.args.get("with_")
         if clause is None:
             return tables
@@ -162,7 +166,9 @@ class _Resolver:
             visible[name] = _renamed(self.query(each.this, visible, outer), labels)
         return visible
 
-    def _select(self, tree: exp.Select, tables: Tables, outer: _NameScope | None) -> TableColumns:
+    def _select(
+        self, tree: exp.Select, tables: TablesOfQuery, outer: _NameScope | None
+    ) -> TableColumns:
         scope = _NameScope(outer)
         clause = tree.args.get("from_")
         joins: list[exp.Expr] = []
@@ -181,7 +187,7 @@ class _Resolver:
                 self._each(value, scope, tables)
         return _output(tree, scope)
 
-    def _source(self, tree: exp.Expr, scope: _NameScope, tables: Tables) -> list[exp.Expr]:
+    def _source(self, tree: exp.Expr, scope: _NameScope, tables: TablesOfQuery) -> list[exp.Expr]:
         """Add what FROM names to a scope; the joins inside of it."""
         if isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Table):
             return self._source(tree.this, scope, tables)
@@ -191,7 +197,7 @@ class _Resolver:
             joins += [join, *self._source(join.this, scope, tables)]
         return joins
 
-    def _table(self, tree: exp.Expr, scope: _NameScope, tables: Tables) -> TableColumns:
+    def _table(self, tree: exp.Expr, scope: _NameScope, tables: TablesOfQuery) -> TableColumns:
         match tree:
             case exp.Table() if isinstance(tree.this, exp.Identifier):
                 return self._named_table(tree, tables)
@@ -203,7 +209,7 @@ class _Resolver:
                 return self.query(tree, tables, scope.outer)
         return UNKNOWN_TABLE
 
-    def _named_table(self, tree: exp.Table, tables: Tables) -> TableColumns:
+    def _named_table(self, tree: exp.Table, tables: TablesOfQuery) -> TableColumns:
         if tree.args.get("db") or tree.args.get("catalog"):
             return UNKNOWN_TABLE  # of Spark's own catalog, or a path
         columns = tables.get(tree.name.lower())
@@ -214,13 +220,13 @@ class _Resolver:
 
     # -- expressions ----------------------------------------------------------------------
 
-    def _each(self, value: Any, scope: _NameScope, tables: Tables) -> None:
+    def _each(self, value: Any, scope: _NameScope, tables: TablesOfQuery) -> None:
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, exp.Expr):
                 self.expression(each, scope, tables, frozenset())
 
     def expression(
-        self, tree: exp.Expr, scope: _NameScope, tables: Tables, variables: frozenset[str]
+        self, tree: exp.Expr, scope: _NameScope, tables: TablesOfQuery, variables: frozenset[str]
     ) -> None:
         match tree:
             case exp.Query():

@@ -27,7 +27,7 @@ from arco.lineage.sql_scope import SelectScope, is_star, named
 from servo.contract.task import Influence
 
 _ROUNDS: Final = 100
-Tables = Mapping[str, SqlRelation]
+NamedRelations = Mapping[str, SqlRelation]
 """What a name in FROM may mean: references and common table expressions."""
 
 
@@ -37,7 +37,7 @@ class Queries:
         """Whether a relation of the query is partial."""
 
     def query(
-        self, tree: exp.Expr, tables: Tables, outer: SelectScope | None = None
+        self, tree: exp.Expr, tables: NamedRelations, outer: SelectScope | None = None
     ) -> SqlRelation:
         tables = self._with(tree, tables, outer)
         if isinstance(tree, exp.Subquery):
@@ -56,7 +56,9 @@ class Queries:
         self.gaps = True
         return SqlRelation([], {}, partial=True)
 
-    def _with(self, tree: exp.Expr, tables: Tables, outer: SelectScope | None) -> Tables:
+    def _with(
+        self, tree: exp.Expr, tables: NamedRelations, outer: SelectScope | None
+    ) -> NamedRelations:
         clause = tree.args.get("with_")
         if clause is None:
             return tables
@@ -69,7 +71,9 @@ class Queries:
                 candidates[name] = renamed(self.query(each.this, candidates, outer), columns)
         return candidates
 
-    def _recursive(self, tree: exp.CTE, tables: Tables, outer: SelectScope | None) -> SqlRelation:
+    def _recursive(
+        self, tree: exp.CTE, tables: NamedRelations, outer: SelectScope | None
+    ) -> SqlRelation:
         """The step is repeated on its result until nothing changes."""
         name, columns = tree.alias.lower(), tree.args["alias"].columns
         result = renamed(self.query(tree.this.this, tables, outer), columns)
@@ -83,7 +87,7 @@ class Queries:
         return result._replace(outputs=doubtful)
 
     def _set(
-        self, tree: exp.SetOperation, tables: Tables, outer: SelectScope | None
+        self, tree: exp.SetOperation, tables: NamedRelations, outer: SelectScope | None
     ) -> SqlRelation:
         branches = [self.query(each, tables, outer) for each in _branches(tree)]
         influences = joined(*(each.influences for each in branches))
@@ -96,7 +100,7 @@ class Queries:
         return SqlRelation(outputs, influences, any(each.partial for each in branches))
 
     def _ordered(
-        self, tree: exp.Expr, result: SqlRelation, tables: Tables, outer: SelectScope | None
+        self, tree: exp.Expr, result: SqlRelation, tables: NamedRelations, outer: SelectScope | None
     ) -> SqlRelation:
         """ORDER BY of a set operation refers to its output columns."""
         keys = list(_sort_keys(tree))
@@ -110,7 +114,9 @@ class Queries:
             add(more, turned(_by_position(key, result.outputs, flows).sources, "sort"))
         return result._replace(influences=joined(result.influences, more))
 
-    def table(self, tree: exp.Table, tables: Tables, outer: SelectScope | None) -> SqlRelation:
+    def table(
+        self, tree: exp.Table, tables: NamedRelations, outer: SelectScope | None
+    ) -> SqlRelation:
         if isinstance(tree.this, exp.Func):
             if tree.name.lower() == "range" or _text(tree.this).lower().startswith("range("):
                 return SqlRelation([("id", NOTHING)], {})
@@ -132,7 +138,7 @@ class _Select:
     """One SELECT: its sources first, then everything that uses them."""
 
     def __init__(
-        self, queries: Queries, tree: exp.Select, tables: Tables, outer: SelectScope | None
+        self, queries: Queries, tree: exp.Select, tables: NamedRelations, outer: SelectScope | None
     ) -> None:
         self._queries = queries
         self._tree = tree

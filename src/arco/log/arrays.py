@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 FEW = 16
-"""So few values are converted as they are."""
+"""Up to this number, values are converted as they are."""
 
 
 def array_of(values: Sequence[Any], type: pa.DataType) -> pa.Array:

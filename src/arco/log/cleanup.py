@@ -37,7 +37,7 @@ class Cleanup:
         self._thread: ThreadPoolExecutor | None = None
         self._deleting: ThreadPoolExecutor | None = None
         self._waiting = 0
-        self._under_way: set[str] = set()
+        self._pending: set[str] = set()
         """Objects that wait for their delete."""
         self._ending = False
         self._hinted = -1
@@ -63,7 +63,7 @@ class Cleanup:
             ends = time.monotonic() + timeout_s
             wait([thread.submit(lambda: None)], timeout_s)
             thread.shutdown(wait=False)
-            while self._under_way and time.monotonic() < ends:
+            while self._pending and time.monotonic() < ends:
                 time.sleep(0.005)
             self._ending = True  # what is queued still returns at once
             deleting.shutdown(wait=False)
@@ -105,8 +105,8 @@ class Cleanup:
             delete_quietly(self._store, batches)
             return
         with self._lock:  # a later commit names batches that it still lists
-            obsolete = [path for path in batches if path not in self._under_way]
-            self._under_way.update(obsolete)
+            obsolete = [path for path in batches if path not in self._pending]
+            self._pending.update(obsolete)
         # Not by the store's own threads: those belong to the commits. A future for each object
         # would cost more than deleting it from a local disk.
         for first in range(min(DELETES, len(obsolete))):
@@ -118,10 +118,10 @@ class Cleanup:
                 if not self._ending:
                     delete_quietly(self._store, (path,))
                 with self._lock:
-                    self._under_way.discard(path)
+                    self._pending.discard(path)
         finally:
             with self._lock:
-                self._under_way.difference_update(obsolete)
+                self._pending.difference_update(obsolete)
 
     def _write_hint(self, created: Head) -> None:
         """Write the hint; read it only the first time: an older hint does no harm."""

@@ -87,7 +87,7 @@ class NothingToCommit(msgspec.Struct, frozen=True):
     head: Head
 
 
-Outcome = Committed | NothingToCommit
+CommitOutcome = Committed | NothingToCommit
 
 
 class _Written(msgspec.Struct):
@@ -119,12 +119,12 @@ class Committer:
         self._lock = threading.Lock()
         self._own: deque[Head] = deque(maxlen=OWN)
 
-    def commit(self, names: Sequence[str] = ()) -> Outcome:
+    def commit(self, names: Sequence[str] = ()) -> CommitOutcome:
         """Commit the inbox; `names` are batches that are known to be there, or were."""
         with self._lock, _collector_paused():
             return self._commit(names)
 
-    def _commit(self, names: Sequence[str]) -> Outcome:
+    def _commit(self, names: Sequence[str]) -> CommitOutcome:
         publication = self._publisher.begin()
         written: _Written | None = None
         while True:

@@ -95,7 +95,7 @@ class Inbox:
         requested = {name: meta for name in first if (meta := listing.fresh.get(name)) is not None}
         if listing.stopped_at:
             beyond = [name for name in first if name not in requested]
-            requested |= dict(filter(None, each(self._store, self._look, beyond)))
+            requested |= dict(filter(None, each(self._store, self._read_meta, beyond)))
         ordered = [*requested.values()]
         ordered += [meta for name, meta in listing.fresh.items() if name not in requested]
         chosen = self._within_limits(ordered)
@@ -126,7 +126,7 @@ class Inbox:
                 return _Listing(fresh, tuple(sorted(present | unseen)), meta.path)
         return _Listing(fresh, tuple(sorted(present)), "")
 
-    def _look(self, name: str) -> tuple[str, ObjectMeta] | None:
+    def _read_meta(self, name: str) -> tuple[str, ObjectMeta] | None:
         try:
             return name, self._store.head(paths.inbox(name))
         except NotFound:

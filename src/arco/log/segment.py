@@ -47,7 +47,7 @@ SCHEMA = pa.schema(
 _origins = msgspec.json.Decoder(Origin)
 
 FEW = 50
-"""Of so few events only the data is worth making ready to compress for."""
+"""Up to this number of events, only their data is prepared for compression."""
 
 
 def to_table(events: Sequence[Recorded]) -> pa.Table:

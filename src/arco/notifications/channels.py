@@ -102,7 +102,7 @@ class NotificationSettings(Struct, frozen=True, kw_only=True):
     def channel(self, name: str) -> Channel:
         channel = self.channels.get(name)
         if channel is None:
-            raise Invalid(f"there is no channel {name!r}", hint=_known(name, self.channels))
+            raise Invalid(f"there is no channel {name!r}", hint=_channels_hint(name, self.channels))
         return channel
 
     @property
@@ -114,7 +114,7 @@ class NotificationSettings(Struct, frozen=True, kw_only=True):
         return mail[0] if len(mail) == 1 else ""
 
 
-def _known(name: str, channels: Mapping[str, Channel]) -> str:
+def _channels_hint(name: str, channels: Mapping[str, Channel]) -> str:
     if not channels:
         return "declare it in arco.toml under [notifications.channels]"
     return did_you_mean(name, channels) or f"channels: {', '.join(sorted(channels))}"
@@ -258,7 +258,7 @@ def channel_problems(
                     )
             elif name not in settings.channels:
                 message = f"{rule.name!r} names the unknown channel {name!r}"
-                yield Problem.at(rule.code, message, _known(name, settings.channels))
+                yield Problem.at(rule.code, message, _channels_hint(name, settings.channels))
             elif isinstance(mail := settings.channels[name], SmtpChannel) and not mail.to:
                 message = f"{rule.name!r} names the channel {name!r}, which has no recipients"
                 yield Problem.at(

@@ -17,7 +17,7 @@ from arco.notifications.tables import (
 from arco.state.changes import Changes
 from arco.state.snapshot import Snapshot
 
-Queue = tuple[str, str]
+ChannelQueue = tuple[str, str]
 
 MAX_CLAIMS = 3
 """Maximum of concurrent claims for one channel: all must be sent before they expire."""
@@ -27,7 +27,7 @@ class Outbox:
     def __init__(self, courier: Courier) -> None:
         """Notifications that the courier of this process cannot send are ignored."""
         self._courier = courier
-        self._queues: dict[Queue, dict[str, NotificationRow]] = {}
+        self._queues: dict[ChannelQueue, dict[str, NotificationRow]] = {}
         """By rule and receiver; most have one notification, some have two."""
 
     def load(self, snapshot: Snapshot) -> None:

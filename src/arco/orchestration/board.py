@@ -32,7 +32,7 @@ TaskKey = tuple[str, str]
 Kind = tuple[str, str, str]
 """Tasks of one kind: of a tenant, of a run, and for one asset."""
 K = TypeVar("K")
-Order = tuple[int, int, str]
+TaskOrder = tuple[int, int, str]
 """The order within a run: priority, then the plan's order; and the task's id."""
 
 TABLES: Final[tuple[Table[Any], ...]] = (RUNS, TASKS, TIMERS, LIMITS, DISPATCH_CONTROL)
@@ -60,7 +60,7 @@ class Board:
         """Active runs that others serve, or that were not adopted yet."""
         self.tasks: dict[str, dict[str, TaskRow]] = {}
         """Their tasks."""
-        self.ready: dict[str, dict[str, list[Order]]] = {}
+        self.ready: dict[str, dict[str, list[TaskOrder]]] = {}
         """By tenant and run, in the order in which they should be enqueued."""
         self.ready_of: dict[Kind, int] = {}
         """How many tasks of a kind are ready."""
@@ -360,7 +360,7 @@ def kind_of(task: TaskRow) -> Kind:
     return task.tenant, task.run_id, task.asset_key
 
 
-def _order(task: TaskRow) -> Order:
+def _order(task: TaskRow) -> TaskOrder:
     return (-task.priority, task.index, task.task_id)
 
 

@@ -33,7 +33,7 @@ from servo.contract.manifest import Asset, Dimension, DynamicDimension, Identity
 from servo.errors import Invalid
 
 SHOWN = 10
-"""So many names of a block are in a text."""
+"""Maximum number of names of a block in a text."""
 
 
 class Cut(NamedTuple):

@@ -23,8 +23,8 @@ from arco.orchestration.declarations import (
 from arco.orchestration.deploying import (
     INLINE_BYTES,
     AssetIds,
-    Change,
     Deployed,
+    DeployedChange,
     change_of,
     check_namespaces,
     deployed,
@@ -61,7 +61,7 @@ from arco.orchestration.schema_deploy import BreakAcceptance, check_schemas
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState, RunTrigger
 from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS, DeploymentRow, RunRow, TaskRow
 from arco.state.core import Core
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Snapshot
 from arco.state.staging import Staging
 from arco.state.tier1 import Acknowledged, Tier1
@@ -73,11 +73,11 @@ from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
 
 KEYS_BYTES = 256 << 10
 KEYS_EVENTS = 16
-"""Keys of a dynamic dimension: so many bytes are one event, and so many events one batch."""
+"""Of keys of a dynamic dimension: maximum bytes of one event, and events of one batch."""
 SUBJECT_CHARS = 60
 """Of the selection, in the key of a request."""
 CANCELLED_AT_ONCE = 200
-"""The command that cancels a run of up to so many tasks ends them too."""
+"""The command that cancels a run with up to this number of tasks ends them too."""
 RACES = 5
 NOTHING_ACCEPTED = BreakAcceptance()
 
@@ -137,7 +137,7 @@ class OrchestrationCommands:
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
         deployment_id: str = "",
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
@@ -190,7 +190,7 @@ class OrchestrationCommands:
         ids = AssetIds(reader, manifest, lambda key: self._ids())
         change = self._checked(reader, draft, ids)._replace(declared=changes)
         event, _ = _events("", reader, draft, digest, change, current)
-        return deployed(event, change, current, ids.known, reader.snapshot.generation)
+        return deployed(event, change, current, ids.deployed, reader.snapshot.generation)
 
     def rollback(
         self,
@@ -201,7 +201,7 @@ class OrchestrationCommands:
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
         deployment_id: str = "",
     ) -> Deployed:
         """Deploy an older deployment again, as a new one of its project.
@@ -246,7 +246,7 @@ class OrchestrationCommands:
                 if refusal.code not in ("deployment_moved", "deployment_incomplete"):
                     raise
                 continue  # another deployment was committed meanwhile: try again
-            return deployed(event, change, current, ids.known, generation)
+            return deployed(event, change, current, ids.deployed, generation)
         raise Refused(
             "deployment_moved",
             "other deployments changed the workspace concurrently",
@@ -264,13 +264,13 @@ class OrchestrationCommands:
             declared = dict.fromkeys(map(declaration_id, before), "")
         return declaration_changes(manifest, declared)
 
-    def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> Change:
+    def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> DeployedChange:
         """The change of a manifest. Raises Invalid if it does not fit other projects."""
         manifest = draft.manifest
         check_namespaces(reader, manifest)
         change = change_of(manifest, ids, foreign_reads(manifest))
         if not draft.allow_removals:
-            check_removals(reader, self._library, manifest, change, ids.known)
+            check_removals(reader, self._library, manifest, change, ids.deployed)
         allow_missing = draft.allow_missing_inputs
         check_reads(reader, self._library, manifest, allow_missing=allow_missing)
         changed = {asset.key for asset in change.assets}
@@ -469,7 +469,7 @@ class OrchestrationCommands:
         """Cancel a run: from now on no task of it starts, and no result of it counts.
 
         The command changes the run's row. The tasks of a small run end with it, in the same batch;
-        those of a larger one are ended by an orchestrator, some at a time.
+        those of a larger one are ended by an orchestrator, in chunks.
         """
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_active_run(run)
@@ -544,7 +544,7 @@ class _Draft(NamedTuple):
     allow_missing_inputs: bool
     allow_removals: bool
     accepted: BreakAcceptance
-    progress: Progress
+    progress: ReportProgress
 
 
 def _is_same(
@@ -569,7 +569,7 @@ def _events(
     reader: OrchestrationReader,
     draft: _Draft,
     digest: str,
-    change: Change,
+    change: DeployedChange,
     current: DeploymentRow | None,
 ) -> tuple[DeploymentCreated, list[DeploymentPart]]:
     """The command that deploys a change, and the parts that go before it, if it is large."""

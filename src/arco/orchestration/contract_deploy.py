@@ -26,7 +26,7 @@ from arco.columns.promises import (
 )
 from arco.columns.schema_columns import SchemaColumn
 from arco.errors import Invalid
-from arco.orchestration.deploying import Change
+from arco.orchestration.deploying import DeployedChange
 from arco.orchestration.projects import DeploymentReader
 from servo.contract.manifest import Asset, Contract, ContractStatement, Manifest
 
@@ -92,7 +92,7 @@ ColumnsOf = Callable[[Asset, str], ExpectedColumns | None]
 def check_contracts(
     reader: DeploymentReader,
     manifest: Manifest,
-    change: Change,
+    change: DeployedChange,
     accepted: frozenset[tuple[str, str]],
     columns_of: ColumnsOf,
     *,
@@ -121,7 +121,9 @@ def check_contracts(
     return frozenset(needed)
 
 
-def _agreed(reader: DeploymentReader, manifest: Manifest, change: Change) -> Iterator[_Agreed]:
+def _agreed(
+    reader: DeploymentReader, manifest: Manifest, change: DeployedChange
+) -> Iterator[_Agreed]:
     """Of the assets that have a contract, or had one: the workspace has few of them."""
     rows = {row.asset_id: row for row in reader.snapshot.all(CONTRACTS)}
     declared = {each.name: each for each in manifest.contracts}
@@ -193,7 +195,7 @@ def _column_breaks(agreement: _Agreed, columns_of: ColumnsOf) -> Iterator[Contra
     )
     dimensions = [dimension.name for dimension in agreement.asset.partitions]
     for change in broken(promised, with_dimensions(expected.columns, dimensions)):
-        if _is_known(change, expected):
+        if _is_expected(change, expected):
             yield ContractBreak(
                 agreement.asset.key,
                 change.column,
@@ -203,7 +205,7 @@ def _column_breaks(agreement: _Agreed, columns_of: ColumnsOf) -> Iterator[Contra
             )
 
 
-def _is_known(change: SchemaChange, expected: ExpectedColumns) -> bool:
+def _is_expected(change: SchemaChange, expected: ExpectedColumns) -> bool:
     """Whether a missing column will be missing in the output too."""
     if expected.missing is None or change.kind not in ("removed", "renamed"):
         return True

@@ -4,7 +4,8 @@ A deployment carries those that are new or differ, and the ids (`kind/name`) of 
 table `declarations` has what a project declares now. Other domains are informed by the two facts of
 each kind.
 
-To add a kind: a struct in `Declaration`, a line in `declarations_of`, and its facts in `FACTS`.
+To add a kind: a struct in `DeployedDeclaration`, a line in `declarations_of`, and its facts in
+`FACTS`.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class DeployedContract(ContractStatement, frozen=True, tag_field="kind", tag="co
     pass
 
 
-Declaration: TypeAlias = (
+DeployedDeclaration: TypeAlias = (
     DeployedSchedule
     | DeployedAutomation
     | DeployedFreshness
@@ -229,20 +230,22 @@ FACTS: dict[str, Facts] = {
 
 
 class DeclarationChanges(NamedTuple):
-    changed: Sequence[Declaration] = ()
+    changed: Sequence[DeployedDeclaration] = ()
     removed: Sequence[str] = ()
     """Ids."""
 
 
-def kind_of(declaration: Declaration) -> str:
+def kind_of(declaration: DeployedDeclaration) -> str:
     return str(declaration.__struct_config__.tag)
 
 
-def declaration_id(declaration: Declaration) -> str:
+def declaration_id(declaration: DeployedDeclaration) -> str:
     return f"{kind_of(declaration)}/{declaration.name}"
 
 
-def speaks_of_contracts(declarations: Iterable[Declaration], removed: Iterable[str]) -> bool:
+def speaks_of_contracts(
+    declarations: Iterable[DeployedDeclaration], removed: Iterable[str]
+) -> bool:
     """Whether programs from before there were contracts cannot read them."""
     return any(each.startswith("contract/") for each in removed) or any(
         isinstance(each, DeployedContract)
@@ -258,7 +261,7 @@ def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> Decl
     return DeclarationChanges(changed, sorted(declared.keys() - new.keys()))
 
 
-def declarations_of(manifest: Manifest) -> list[Declaration]:
+def declarations_of(manifest: Manifest) -> list[DeployedDeclaration]:
     return [
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *_deployed_automations(manifest),

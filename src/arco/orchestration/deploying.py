@@ -21,12 +21,12 @@ from arco.errors import Invalid
 from arco.log.envelope import MAX_EVENT_BYTES
 from arco.orchestration.declarations import (
     AcceptedBreak,
-    Declaration,
     DeclarationChanges,
+    DeployedDeclaration,
     declaration_id,
     speaks_of_contracts,
 )
-from arco.orchestration.deployments import inputs_fingerprint, namespace_of, packed, taken
+from arco.orchestration.deployments import inputs_fingerprint, namespace_of, owner_text, packed
 from arco.orchestration.events import (
     DeployedAsset,
     DeploymentCreated,
@@ -48,7 +48,7 @@ from servo.contract.manifest import (
 )
 
 INLINE_BYTES = MAX_EVENT_BYTES // 2
-"""A change of so much JSON has no parts: it is in the command itself."""
+"""A change with up to this size of JSON has no parts: it is in the command itself."""
 PIECE_BYTES = MAX_EVENT_BYTES // 2
 """Of an asset's JSON; the columns of a larger one are in several pieces."""
 RAW_BYTES = 4 * MAX_EVENT_BYTES
@@ -61,7 +61,7 @@ replace = msgspec.structs.replace
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
-class Change(NamedTuple):
+class DeployedChange(NamedTuple):
     """What a manifest changes in a project."""
 
     assets: list[DeployedAsset]
@@ -81,17 +81,17 @@ class AssetIds:
     def __init__(self, reader: DeploymentReader, manifest: Manifest, new: Callable[[str], str]):
         self._reader = reader
         self._new = new
-        self.known = reader.deployed_assets(manifest.project)
+        self.deployed = reader.deployed_assets(manifest.project)
         staying = frozenset(asset.key for asset in manifest.assets)
         self._leaving = frozenset(
             asset.renamed_from
             for asset in manifest.assets
-            if asset.renamed_from in self.known and asset.key not in self.known
+            if asset.renamed_from in self.deployed and asset.key not in self.deployed
         )
         """Keys that assets leave with this deployment: another asset may get them."""
         self._formerly: dict[str, DeployedAssetRow] = {}
         """Removed assets, by names that they had before the last: a rollback restores them."""
-        for row in self.known.values():
+        for row in self.deployed.values():
             if row.asset_key not in staying:
                 for key in row.previous_keys:
                     self._formerly.setdefault(key, row)
@@ -108,7 +108,7 @@ class AssetIds:
 
     def _row(self, key: str) -> DeployedAssetRow | None:
         """The project's own, or one that has left another project."""
-        return self.known.get(key) or self._left_behind(namespace_of(key)).get(key)
+        return self.deployed.get(key) or self._left_behind(namespace_of(key)).get(key)
 
     def _read_left_behind(self, namespace: str) -> dict[str, DeployedAssetRow]:
         owner = self._reader.snapshot.get(PROJECT_NAMESPACES, namespace)
@@ -129,7 +129,7 @@ class AssetIds:
         return {row.name: row.asset_id for row in rows}
 
 
-def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change:
+def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> DeployedChange:
     """The changes of a manifest since the current deployment."""
     changed: list[DeployedAsset] = []
     left: set[str] = set()
@@ -166,8 +166,8 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
             )
         )
     remaining = left.union(asset.key for asset in manifest.assets)
-    removed = [key for key, row in ids.known.items() if row.active and key not in remaining]
-    return Change(changed, removed, sorted(reads))
+    removed = [key for key, row in ids.deployed.items() if row.active and key not in remaining]
+    return DeployedChange(changed, removed, sorted(reads))
 
 
 def _slim(asset: Asset, asset_id: str, definition: str) -> DeployedAsset:
@@ -221,7 +221,7 @@ def _not_yours(
     row = reader.deployed_asset(asset.key)
     held = f"{asset.key} is deployed by the project {owner.project}: " if row and row.active else ""
     return Invalid(
-        f"{held}{taken(owner)}, and {asset.key} of the project {project} is in it "
+        f"{held}{owner_text(owner)}, and {asset.key} of the project {project} is in it "
         f"({asset.code.file}:{asset.code.line})",
         hint=f"use another namespace; or, to move it here, first deploy {owner.project} without "
         f"its {owner.assets} assets in {owner.namespace}: they keep their ids and data",
@@ -231,14 +231,14 @@ def _not_yours(
 # -- parts --------------------------------------------------------------------------------
 
 
-def size_of(change: Change) -> int:
+def size_of(change: DeployedChange) -> int:
     """The size of a change's JSON."""
     lists = (change.removed, change.reads, change.declared.removed)
     named = sum(len(key) + 3 for keys in lists for key in keys)
     return named + len(msgspec.json.encode((change.assets, change.declared.changed)))
 
 
-def parts_of(change: Change, of: DeploymentPart) -> list[DeploymentPart]:
+def parts_of(change: DeployedChange, of: DeploymentPart) -> list[DeploymentPart]:
     """A change in pieces, each well below the limit of an event's size.
 
     `of` has the fields that all of them share.
@@ -290,7 +290,7 @@ def _packed(pieces: list[DeployedAsset], of: DeploymentPart) -> Iterator[Deploym
 
 
 def _packed_declarations(
-    declarations: Sequence[Declaration], of: DeploymentPart
+    declarations: Sequence[DeployedDeclaration], of: DeploymentPart
 ) -> Iterator[DeploymentPart]:
     text = packed(declarations)
     if len(text) > PART_BYTES and len(declarations) > 1:
@@ -359,7 +359,7 @@ class Deployed(msgspec.Struct, frozen=True):
 
 def deployed(
     event: DeploymentCreated,
-    change: Change,
+    change: DeployedChange,
     current: DeploymentRow | None,
     before: Mapping[str, DeployedAssetRow],
     generation: int,

@@ -47,8 +47,8 @@ from arco.errors import Invalid
 from arco.lineage.events import DeclaredInput, InputsDeclared
 from arco.orchestration.declarations import (
     FACTS,
-    Declaration,
     DeployedContract,
+    DeployedDeclaration,
     Facts,
     PlainSchedule,
     ScheduleDeclared,
@@ -90,7 +90,7 @@ NEWEST = "newest"
 replace = msgspec.structs.replace
 _assets = msgspec.json.Decoder(tuple[DeployedAsset, ...])
 _schedules = msgspec.json.Decoder(tuple[PlainSchedule, ...])
-_declarations = msgspec.json.Decoder(tuple[Declaration, ...])
+_declarations = msgspec.json.Decoder(tuple[DeployedDeclaration, ...])
 
 
 def namespace_of(key: str) -> str:
@@ -198,7 +198,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
         _moved(rows, e)
         or _incomplete(e, parts)
         or _clash(rows, e, named)
-        or _taken_namespace(rows, e, named)
+        or _foreign_namespace(rows, e, named)
         or _miscounted(rows, e, named, removed)
     )
     if refusal is not None:
@@ -290,15 +290,17 @@ def _clash(rows: Rows, e: DeploymentCreated, named: Sequence[_Named]) -> _Refusa
     return None
 
 
-def _taken_namespace(rows: Rows, e: DeploymentCreated, named: Iterable[_Named]) -> _Refusal | None:
+def _foreign_namespace(
+    rows: Rows, e: DeploymentCreated, named: Iterable[_Named]
+) -> _Refusal | None:
     for namespace in dict.fromkeys(namespace_of(asset.key) for asset in named):
         owner = rows.get(PROJECT_NAMESPACES, namespace)
         if owner is not None and owner.project != e.project and owner.assets:
-            return _Refusal("namespace_taken", taken(owner))
+            return _Refusal("namespace_taken", owner_text(owner))
     return None
 
 
-def taken(owner: ProjectNamespaceRow) -> str:
+def owner_text(owner: ProjectNamespaceRow) -> str:
     return f"the namespace {owner.namespace} belongs to the project {owner.project}"
 
 
@@ -371,7 +373,7 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     removed = [key for part in parts for key in part.removed]
     assets = list(joined(pieces))
     yield from _install(rows, e, assets, removed)
-    declarations: list[Declaration] = []
+    declarations: list[DeployedDeclaration] = []
     for part in parts:
         schedules = _schedules.decode(_inflated(part.schedules))
         yield from _emit_schedules(e, schedules, part.removed_schedules)
@@ -444,7 +446,7 @@ def _emit_schedules(
 def _declare(
     rows: Rows,
     e: DeploymentCreated | DeploymentInstalled,
-    changed: Iterable[Declaration],
+    changed: Iterable[DeployedDeclaration],
     removed: Iterable[str],
     assets: Sequence[DeployedAsset],
 ) -> Iterator[Change]:

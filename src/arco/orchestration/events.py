@@ -23,7 +23,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from arco.log.envelope import Payload
 from arco.orchestration.declarations import (
     AcceptedBreak,
-    Declaration,
+    DeployedDeclaration,
     DeployedNotification,
     PlainSchedule,
     speaks_of_contracts,
@@ -71,7 +71,7 @@ def _is_newer(asset: DeployedAsset) -> bool:
     return asset.inputs is not None
 
 
-def _is_of_6(declaration: Declaration) -> bool:
+def _is_of_6(declaration: DeployedDeclaration) -> bool:
     return isinstance(declaration, DeployedNotification) and "cost" in declaration.on
 
 
@@ -112,7 +112,7 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     changed_schedules: tuple[PlainSchedule, ...] = ()
     """Of version 3, as the next."""
     removed_schedules: tuple[str, ...] = ()
-    declarations: tuple[Declaration, ...] = ()
+    declarations: tuple[DeployedDeclaration, ...] = ()
     """Those that are new, or differ from what the project had."""
     removed_declarations: tuple[str, ...] = ()
     """Ids."""
@@ -156,7 +156,7 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """`DeployedSchedule`s, likewise. Of version 2, as the next."""
     removed_schedules: tuple[str, ...] = ()
     declarations: str = ""
-    """`Declaration`s, likewise."""
+    """`DeployedDeclaration`s, likewise."""
     removed_declarations: tuple[str, ...] = ()
     """Ids."""
     has_contracts: bool = False
@@ -332,7 +332,7 @@ class RunCancelRequested(OrchestrationCommand, frozen=True, kw_only=True):
     """Do not wait for the workers to stop."""
     reason: str = ""
     in_steps: bool = False
-    """Only the run's row changes here; `TasksCancelled` facts end its tasks, some at a time.
+    """Only the run's row changes here; `TasksCancelled` facts end its tasks in chunks.
     Without it, as in version 1, this one fact ends all tasks that wait."""
 
     @property

@@ -45,7 +45,7 @@ def _declare_sets(rows: Rows, fact: Fact, e: KeySetsDeclared) -> Iterator[Change
         yield Delete(KEY_SET_ASSETS, (e.keys, e.asset_id))
 
 
-def _add_found(rows: Rows, fact: Fact, e: PartitionKeysFound) -> Iterator[Change]:
+def _add_partition_keys(rows: Rows, fact: Fact, e: PartitionKeysFound) -> Iterator[Change]:
     for key in e.added:
         if rows.get(DYNAMIC_KEYS, e.keys, key) is None:
             yield Put(DYNAMIC_KEYS, DynamicKeyRow(e.keys, key, fact.received_at, fact.actor))
@@ -59,7 +59,7 @@ AFTER_SENSORS = (
         (DYNAMIC_KEYS, KEY_SET_ASSETS),
         [
             On(PartitionKeysChanged, by("keys"), _change_keys),
-            On(PartitionKeysFound, by("keys"), _add_found),
+            On(PartitionKeysFound, by("keys"), _add_partition_keys),
             On(KeySetsDeclared, by("keys"), _declare_sets),
         ],
     ),

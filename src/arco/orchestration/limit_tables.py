@@ -3,9 +3,9 @@
 | scope | limits |
 |---|---|
 | `workspace` | all but `fairness_weight` |
-| `tenant:NAME` | tasks at a time, queued tasks, `fairness_weight` |
-| `tenant:*`, each tenant without a limit of its own | tasks at a time, queued tasks |
-| `pool:NAME` | tasks at a time: its slots |
+| `tenant:NAME` | concurrent tasks, queued tasks, `fairness_weight` |
+| `tenant:*`, each tenant without a limit of its own | concurrent tasks, queued tasks |
+| `pool:NAME` | concurrent tasks: its slots |
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Choose = Callable[[pa.Table], Sequence[int]]
 """Returns the places of rows that may match."""
 FIRST_CHUNK: Final = 64
 FIRST_CHUNKS: Final = 8
-"""So many chunks are read once for all lists."""
+"""Number of chunks that are read once for all lists."""
 CHUNK: Final = 500
 """Rows are read in chunks of this size, because it is unknown how many are needed."""
 
@@ -42,7 +42,7 @@ class SortedRows(Generic[R]):
         self._ages: list[int] = pc.negate(times).to_pylist()
         self._first: dict[int, list[R]] = {}
         """The first of them, which most lists begin with, by the number of their chunk."""
-        self._kept: dict[int, R] = {}
+        self._cached: dict[int, R] = {}
 
     def following(
         self,
@@ -78,13 +78,13 @@ class SortedRows(Generic[R]):
         """The rows at places of this order. Some are kept: reading one takes as long as many."""
         for start in range(0, len(places), FIRST_CHUNK):
             chunk = places[start : start + FIRST_CHUNK]
-            earlier = self._kept  # another thread may put others there
+            earlier = self._cached  # another thread may put others there
             rows = {place: earlier[place] for place in chunk if place in earlier}
             if fresh := [place for place in chunk if place not in rows]:
                 chosen = self._rows.take(self._order.take(pa.array(fresh, pa.int64())))
                 rows.update(zip(fresh, self._table.rows_of(chosen), strict=True))
                 has_room = len(earlier) < FIRST_CHUNKS * FIRST_CHUNK
-                self._kept = {**earlier, **rows} if has_room else rows
+                self._cached = {**earlier, **rows} if has_room else rows
             yield from map(rows.__getitem__, chunk)
 
     def _first_rows(self, number: int) -> list[R]:

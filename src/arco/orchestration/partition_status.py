@@ -250,7 +250,7 @@ class PartitionStatuses:
                 at += length
 
     def cells(self, most: int) -> PartitionCells:
-        """All partitions in at most so many cells: each has the worst status of its share."""
+        """All partitions in at most `most` cells: each has the worst status of its share."""
         return cells_of(self._codes, self._statuses, most)
 
     def range_at(self, place: int) -> tuple[int, StatusRange]:

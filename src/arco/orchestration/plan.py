@@ -40,7 +40,7 @@ class Axis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     spans: Spans = ()
     """The numbers of its keys. Empty for a dynamic dimension: its keys come and go."""
     size: int = 0
-    """So many keys are one block."""
+    """Number of keys in one block."""
     blocks: int = 1
     keys: int = 0
     """How many keys there are in all."""

@@ -30,7 +30,7 @@ class DeploymentReader:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._owners: dict[str, ProjectNamespaceRow | None] = {}
-        self._looks: Counter[str] = Counter()
+        self._lookups: Counter[str] = Counter()
         self._whole: dict[str, dict[str, DeployedAssetRow]] = {}
         """By project: all of its assets, after many lookups."""
 
@@ -111,8 +111,8 @@ class DeploymentReader:
         project = owner.project
         if (whole := self._whole.get(project)) is not None:
             return whole.get(key)
-        self._looks[project] += 1
-        if self._looks[project] > LOOKS:
+        self._lookups[project] += 1
+        if self._lookups[project] > LOOKS:
             self._whole[project] = self.deployed_assets(project)
             return self._whole[project].get(key)
         return self.snapshot.get(DEPLOYED_ASSETS, project, key)

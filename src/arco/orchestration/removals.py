@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from arco.errors import Invalid
-from arco.orchestration.deploying import Change
+from arco.orchestration.deploying import DeployedChange
 from arco.orchestration.foreign import readers_of
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.reader import Library
@@ -48,7 +48,7 @@ def check_removals(
     reader: DeploymentReader,
     library: Library,
     manifest: Manifest,
-    change: Change,
+    change: DeployedChange,
     deployed: Mapping[str, DeployedAssetRow],
 ) -> None:
     """Raise RemovalRefused if a change has no assets, or removes more assets than it keeps.

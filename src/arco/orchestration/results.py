@@ -173,7 +173,7 @@ class Part(NamedTuple):
     name: str
     count: Callable[[TaskResult], int]
     cut: Callable[[TaskResult, int], TaskResult]
-    """The result with so many of them."""
+    """The result with this number of them."""
 
 
 def _count_samples(result: TaskResult) -> int:

@@ -31,7 +31,7 @@ from arco.state.snapshot import Snapshot
 from arco.state.sorted_rows import latest
 
 FEW: Final = 64
-"""Up to so many runs of a stretch may not name their namespaces."""
+"""Maximum number of runs of a stretch that do not name their namespaces."""
 
 T = TypeVar("T")
 

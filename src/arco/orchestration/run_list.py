@@ -143,7 +143,7 @@ class RunListReader(DeploymentReader):
 
 
 def _newest_of(chosen: list[RunRow], rows: Iterator[RunRow], count: int) -> list[RunRow]:
-    """So many rows of two lists, the newest first. No more of the second are read than needed."""
+    """The `count` newest rows of two lists. No more of the second are read than needed."""
     key = attrgetter("created_at", "run_id")
     added = list(islice(rows, count - len(chosen)))
     while chosen and len(added) < count:  # others must be newer than the oldest that is chosen

@@ -36,7 +36,7 @@ PLAIN_BYTES = 32 << 10
 """A larger request is packed."""
 KEY_BYTES = 512
 LISTED = 100
-"""So many terms of a request are in columns of their own."""
+"""Maximum number of terms of a request that are in columns of their own."""
 
 replace = msgspec.structs.replace
 decode_request = functools.partial(msgspec.json.decode, type=PlanRequest)

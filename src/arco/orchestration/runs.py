@@ -260,7 +260,7 @@ class _Run:
         if result.outcome == "succeeded" and result.materialization is not None and not cancelling:
             self._record_output(task_rows.with_output(task, result), result, result.materialization)
         elif result.outcome != "cancelled" and not cancelling:
-            self._not_made(task, result)
+            self._output_failed(task, result)
         else:
             if result.materialization is not None:
                 self._reject(result.materialization, "its run was cancelled before it finished")
@@ -272,7 +272,7 @@ class _Run:
             case "continue" | "warn" | "fail_task" | "fail_run":
                 self._accept(task, result, output)
             case "quarantine" | "block":
-                self._made_held(task, result, output)
+                self._output_held(task, result, output)
             case _:
                 assert_never(result.gate)
 
@@ -282,7 +282,7 @@ class _Run:
         self._emitted.append(OutputAccepted(materialization=output, warnings=warnings))
         self._emitted.extend(derived.lineage(task, result, output))
 
-    def _made_held(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
+    def _output_held(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
         instead = result.instead if result.gate == "quarantine" else None
         held = replace(
             task,
@@ -299,7 +299,7 @@ class _Run:
         self._hold(task, output, result)
         self._end(held, TaskCause.SUCCEEDED)
 
-    def _not_made(self, task: TaskRow, result: TaskResult) -> None:
+    def _output_failed(self, task: TaskRow, result: TaskResult) -> None:
         if result.materialization is not None:
             self._hold(task, result.materialization, result)
         self._failed(task, result.error or _UNEXPLAINED)

@@ -30,7 +30,7 @@ from arco.columns.schema_rules import KnownSchema, KnownVersion, SchemaBreak, br
 from arco.errors import Invalid
 from arco.orchestration.contract_deploy import ExpectedColumns, check_contracts
 from arco.orchestration.declarations import AcceptedBreak
-from arco.orchestration.deploying import Change
+from arco.orchestration.deploying import DeployedChange
 from arco.orchestration.inferred_schemas import inferred_columns
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.schema_consumers import column_consumers
@@ -92,7 +92,7 @@ class BreakAcceptance(msgspec.Struct, frozen=True):
 def check_schemas(
     reader: DeploymentReader,
     manifest: Manifest,
-    change: Change,
+    change: DeployedChange,
     acceptance: BreakAcceptance,
     *,
     restores: bool = False,

@@ -7,7 +7,7 @@
 | `tag:tier=gold`, `tag:tier` | assets with that tag, of any value for the second |
 | `group:finance` | assets of a group |
 | `+x`, `x+`, `+x+` | with all it reads, directly or not; with all that reads it; both |
-| `2+x`, `x+1` | the same, at most so many steps away |
+| `2+x`, `x+1` | the same, at most this number of steps away |
 
 A selection is the union of its terms, less the union of the excluded ones. Inputs of a selected
 asset are not selected automatically. A term that matches nothing is Invalid, so that a typing error

@@ -12,7 +12,7 @@ from arco.state.snapshot import Snapshot
 
 _OF_RUN: Final = re.compile(r" of run ([0-9A-Z]{26}) ")
 MAX_BEFORE: Final = 20
-"""So many runs of a chain are looked up."""
+"""Maximum number of runs of a chain that are looked up."""
 
 
 def runs_before(snapshot: Snapshot, row: RunRow) -> Iterator[RunRow]:

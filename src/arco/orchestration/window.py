@@ -30,7 +30,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from arco.orchestration.board import Board, TaskKey
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.orchestration.limits import Limits, Timing, dispatch_limits
 from arco.orchestration.states import TaskState
 from arco.orchestration.tables import TaskRow
@@ -57,7 +57,7 @@ class DispatchWindow:
         self._own = slots
         self._slots = slots
         self._workers: list[WorkerState] = []
-        """Those with slots, and a recent sign of life."""
+        """Those with slots, and a recent heartbeat."""
         self._ended: dict[Resources, float] = {}
         """By weight."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from arco.log.envelope import Payload
-from servo.contract.manifest import Action
+from servo.contract.manifest import GateAction
 from servo.contract.task import CheckResult
 
 
@@ -33,5 +33,5 @@ class ChecksRecorded(Payload, frozen=True, kw_only=True):
     asset_id: str
     checks: int
     passed: int
-    action: Action
+    action: GateAction
     """The strongest."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
-from servo.contract.manifest import Action, Phase
+from servo.contract.manifest import GateAction, Phase
 from servo.contract.task import CheckMethod, CheckStatus
 
 KEPT_HOT = timedelta(days=7)
@@ -34,7 +34,7 @@ class CheckResultRow(Row, frozen=True):
     columns: list[str]
     severity: str
     status: CheckStatus
-    action: Action
+    action: GateAction
     message: str
     expected: str
     actual: str
@@ -62,7 +62,7 @@ class CheckStatusRow(Row, frozen=True):
     input: str
     severity: str
     status: CheckStatus
-    action: Action
+    action: GateAction
     message: str
     failing: int | None
     failing_since: datetime | None
@@ -84,7 +84,7 @@ class EvaluationRow(Row, frozen=True):
     passed: int
     failed: int
     errors: int
-    action: Action
+    action: GateAction
     """The strongest."""
     before: list[str]
     after: list[str]

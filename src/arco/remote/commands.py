@@ -61,7 +61,7 @@ from arco.security.commands import NewKey, SecurityCommands
 from arco.security.permissions import Role
 from arco.security.reader import SecurityReader
 from arco.security.tables import KeyKind
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged
 from arco.times import iso
@@ -381,7 +381,7 @@ class RemoteOrchestration(OrchestrationCommands):
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
         deployment_id: str = "",
     ) -> Deployed:
         body = {
@@ -403,7 +403,7 @@ class RemoteOrchestration(OrchestrationCommands):
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
         deployment_id: str = "",
     ) -> Deployed:
         row = OrchestrationReader(self._snapshot()).deployment(deployment, project)
@@ -454,7 +454,7 @@ class RemoteOrchestration(OrchestrationCommands):
         return self._planned(requested)
 
     def _planned(self, requested: Requested) -> Triggered:
-        was_there = requested.state != RequestState.PENDING
+        is_planned = requested.state != RequestState.PENDING
         while True:
             row = self.api.client.get_request(key=requested.request_key)
             if row["state"] in (RequestState.TRIGGERED, RequestState.MERGED):
@@ -470,7 +470,7 @@ class RemoteOrchestration(OrchestrationCommands):
             snapshot.generation,
             run.tasks_total,
             run.tasks_reused,
-            was_there,
+            is_planned,
         )
 
     def retry(

@@ -15,7 +15,7 @@ from arco.ingest.events import OutputReported
 from arco.ingest.openlineage import OpenLineageEvent
 from arco.orchestration.catalog_names import lineage_reader
 from arco.remote.command_api import CommandApi
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.tier1 import Acknowledged
 from arco.times import iso
 from servo.contract.task import CheckResult
@@ -34,7 +34,7 @@ class RemoteImports(ImportCommands):
         *,
         namespaces: Mapping[str, str] | None = None,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
     ) -> Imported:
         project = read_manifest(manifest)  # reports a broken file by its name
         body: dict[str, Any] = {

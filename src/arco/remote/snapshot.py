@@ -25,7 +25,7 @@ from arco.times import iso
 
 R = TypeVar("R", bound=Row)
 KEYS = 5_000
-"""So many are looked up with one request."""
+"""Maximum number of keys in one request."""
 
 
 class RowsAnswer(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from arco.search.terms import BLANKED, SearchQuery, SearchTerm
 from arco.state.sorted_rows import one_chunk
 
 CHUNK_ROWS: Final = 8_192
-"""DuckDB's threads take so many rows at a time."""
+"""Number of rows that a thread of DuckDB takes at once."""
 ALTERNATIVES: Final = 4
 """Of a term: the nearest."""
 COMBINED: Final[Mapping[str, Sequence[str]]] = {

@@ -49,11 +49,11 @@ _TOKEN = re.compile(
 )
 
 
-def _kept(byte: int) -> bool:
+def _is_searchable(byte: int) -> bool:
     return chr(byte).isalnum() or byte == ord("\n") or byte >= 128
 
 
-BLANKED: Final = bytes(byte if _kept(byte) else 32 for byte in bytes(range(256)).lower())
+BLANKED: Final = bytes(byte if _is_searchable(byte) else 32 for byte in bytes(range(256)).lower())
 """For `bytes.translate`: ASCII letters become small, and what is neither letter nor digit blank."""
 
 

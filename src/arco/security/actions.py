@@ -14,7 +14,7 @@ import msgspec
 from arco.log.envelope import Payload
 
 
-class Action(msgspec.Struct, frozen=True):
+class AuditAction(msgspec.Struct, frozen=True):
     name: str
     resource_type: str
     id: str = ""
@@ -50,70 +50,70 @@ _TERM = ("term", "term", "term")
 _KEY = ("api_key", "key_id", "name")
 _BINDING = ("role_binding", "subject", "subject", "namespace")
 
-ACTIONS: Final[Mapping[str, Action]] = {
-    "catalog.namespace_created": Action("CreateNamespace", *_NAMESPACE),
-    "catalog.namespace_updated": Action("UpdateNamespace", *_NAMESPACE),
-    "catalog.namespace_dropped": Action("DropNamespace", *_NAMESPACE),
-    "catalog.namespace_governed": Action("GovernNamespace", *_NAMESPACE),
-    "catalog.asset_created": Action("CreateAsset", "asset", "", "name", "namespace"),
-    "catalog.asset_updated": Action("UpdateAsset", *_ASSET),
-    "catalog.asset_renamed": Action("RenameAsset", "asset", "asset_id", "name", "namespace"),
-    "catalog.asset_dropped": Action("DropAsset", "asset", "asset_id", "name", "namespace"),
-    "catalog.asset_governed": Action("GovernAsset", *_ASSET),
-    "catalog.contract_set": Action("UpdateContract", *_CONTRACT),
-    "catalog.contract_withdrawn": Action("RemoveContract", *_CONTRACT),
-    "catalog.column_added": Action("AddColumn", *_ASSET),
-    "catalog.column_updated": Action("UpdateColumn", *_COLUMN),
-    "catalog.column_dropped": Action("DropColumn", *_COLUMN),
-    "catalog.column_renamed": Action("RenameColumn", *_COLUMN),
-    "catalog.term_created": Action("CreateTerm", *_TERM),
-    "catalog.term_updated": Action("UpdateTerm", *_TERM),
-    "catalog.term_dropped": Action("DropTerm", *_TERM),
-    "orchestration.deployment_created": Action(
+ACTIONS: Final[Mapping[str, AuditAction]] = {
+    "catalog.namespace_created": AuditAction("CreateNamespace", *_NAMESPACE),
+    "catalog.namespace_updated": AuditAction("UpdateNamespace", *_NAMESPACE),
+    "catalog.namespace_dropped": AuditAction("DropNamespace", *_NAMESPACE),
+    "catalog.namespace_governed": AuditAction("GovernNamespace", *_NAMESPACE),
+    "catalog.asset_created": AuditAction("CreateAsset", "asset", "", "name", "namespace"),
+    "catalog.asset_updated": AuditAction("UpdateAsset", *_ASSET),
+    "catalog.asset_renamed": AuditAction("RenameAsset", "asset", "asset_id", "name", "namespace"),
+    "catalog.asset_dropped": AuditAction("DropAsset", "asset", "asset_id", "name", "namespace"),
+    "catalog.asset_governed": AuditAction("GovernAsset", *_ASSET),
+    "catalog.contract_set": AuditAction("UpdateContract", *_CONTRACT),
+    "catalog.contract_withdrawn": AuditAction("RemoveContract", *_CONTRACT),
+    "catalog.column_added": AuditAction("AddColumn", *_ASSET),
+    "catalog.column_updated": AuditAction("UpdateColumn", *_COLUMN),
+    "catalog.column_dropped": AuditAction("DropColumn", *_COLUMN),
+    "catalog.column_renamed": AuditAction("RenameColumn", *_COLUMN),
+    "catalog.term_created": AuditAction("CreateTerm", *_TERM),
+    "catalog.term_updated": AuditAction("UpdateTerm", *_TERM),
+    "catalog.term_dropped": AuditAction("DropTerm", *_TERM),
+    "orchestration.deployment_created": AuditAction(
         "DeployAssets", "deployment", "deployment_id", "project"
     ),
-    "orchestration.run_requested": Action("RequestRun", *_REQUEST),
-    "orchestration.run_request_withdrawn": Action("WithdrawRunRequest", *_REQUEST),
-    "orchestration.run_triggered": Action("TriggerRun", *_RUN),
-    "orchestration.run_cancel_requested": Action("CancelRun", *_RUN),
-    "orchestration.partition_keys_changed": Action(
+    "orchestration.run_requested": AuditAction("RequestRun", *_REQUEST),
+    "orchestration.run_request_withdrawn": AuditAction("WithdrawRunRequest", *_REQUEST),
+    "orchestration.run_triggered": AuditAction("TriggerRun", *_RUN),
+    "orchestration.run_cancel_requested": AuditAction("CancelRun", *_RUN),
+    "orchestration.partition_keys_changed": AuditAction(
         "ChangePartitionKeys", "partition_keys", "keys", "keys"
     ),
-    "orchestration.limit_set": Action("SetLimit", *_LIMIT),
-    "orchestration.limit_unset": Action("UnsetLimit", *_LIMIT),
-    "orchestration.dispatch_paused": Action("PauseDispatch", "workspace"),
-    "orchestration.dispatch_resumed": Action("ResumeDispatch", "workspace"),
-    "automation.schedule_paused": Action("PauseSchedule", *_SCHEDULE),
-    "automation.schedule_resumed": Action("ResumeSchedule", *_SCHEDULE),
-    "automation.backfill_created": Action("CreateBackfill", *_BACKFILL),
-    "automation.backfill_paused": Action("PauseBackfill", *_BACKFILL),
-    "automation.backfill_resumed": Action("ResumeBackfill", *_BACKFILL),
-    "automation.backfill_cancelled": Action("CancelBackfill", *_BACKFILL),
-    "automation.backfill_retried": Action("RetryBackfill", *_BACKFILL),
-    "automation.sensor_paused": Action("PauseSensor", *_SENSOR),
-    "automation.sensor_resumed": Action("ResumeSensor", *_SENSOR),
-    "automation.sensor_reset": Action("ResetSensor", *_SENSOR),
-    "automation.sensor_message_pushed": Action("PushSensorMessage", *_SENSOR),
-    "automation.automation_paused": Action("PauseAutomation", *_AUTOMATION),
-    "automation.automation_resumed": Action("ResumeAutomation", *_AUTOMATION),
-    "execution.quarantine_decided": Action("UnquarantinePartition", *_VERSION),
-    "execution.version_quarantined": Action(
+    "orchestration.limit_set": AuditAction("SetLimit", *_LIMIT),
+    "orchestration.limit_unset": AuditAction("UnsetLimit", *_LIMIT),
+    "orchestration.dispatch_paused": AuditAction("PauseDispatch", "workspace"),
+    "orchestration.dispatch_resumed": AuditAction("ResumeDispatch", "workspace"),
+    "automation.schedule_paused": AuditAction("PauseSchedule", *_SCHEDULE),
+    "automation.schedule_resumed": AuditAction("ResumeSchedule", *_SCHEDULE),
+    "automation.backfill_created": AuditAction("CreateBackfill", *_BACKFILL),
+    "automation.backfill_paused": AuditAction("PauseBackfill", *_BACKFILL),
+    "automation.backfill_resumed": AuditAction("ResumeBackfill", *_BACKFILL),
+    "automation.backfill_cancelled": AuditAction("CancelBackfill", *_BACKFILL),
+    "automation.backfill_retried": AuditAction("RetryBackfill", *_BACKFILL),
+    "automation.sensor_paused": AuditAction("PauseSensor", *_SENSOR),
+    "automation.sensor_resumed": AuditAction("ResumeSensor", *_SENSOR),
+    "automation.sensor_reset": AuditAction("ResetSensor", *_SENSOR),
+    "automation.sensor_message_pushed": AuditAction("PushSensorMessage", *_SENSOR),
+    "automation.automation_paused": AuditAction("PauseAutomation", *_AUTOMATION),
+    "automation.automation_resumed": AuditAction("ResumeAutomation", *_AUTOMATION),
+    "execution.quarantine_decided": AuditAction("UnquarantinePartition", *_VERSION),
+    "execution.version_quarantined": AuditAction(
         "QuarantinePartition", "asset", "asset_id", "asset", "asset"
     ),
-    "execution.versions_expired": Action("ExpireVersions", *_VERSIONS),
-    "execution.versions_damaged": Action("MarkVersionsDamaged", *_VERSIONS),
-    "lineage.edge_added": Action("AddLineageEdge", *_EDGE),
-    "lineage.edge_removed": Action("RemoveLineageEdge", *_EDGE),
-    "imports.created": Action("ImportLineage", "import", "source", "source"),
-    "ingest.output_reported": Action("ReportOutput", *_ASSET),
-    "notifications.retried": Action(
+    "execution.versions_expired": AuditAction("ExpireVersions", *_VERSIONS),
+    "execution.versions_damaged": AuditAction("MarkVersionsDamaged", *_VERSIONS),
+    "lineage.edge_added": AuditAction("AddLineageEdge", *_EDGE),
+    "lineage.edge_removed": AuditAction("RemoveLineageEdge", *_EDGE),
+    "imports.created": AuditAction("ImportLineage", "import", "source", "source"),
+    "ingest.output_reported": AuditAction("ReportOutput", *_ASSET),
+    "notifications.retried": AuditAction(
         "RetryNotification", "notification", "notification_id", "rule_id"
     ),
-    "security.api_key_created": Action("CreateApiKey", *_KEY),
-    "security.api_key_revoked": Action("RevokeApiKey", *_KEY),
-    "security.role_granted": Action("UpdateRoles", *_BINDING),
-    "security.role_revoked": Action("UpdateRoles", *_BINDING),
-    "security.session_ended": Action("EndSession", "session", "session_id", "subject"),
+    "security.api_key_created": AuditAction("CreateApiKey", *_KEY),
+    "security.api_key_revoked": AuditAction("RevokeApiKey", *_KEY),
+    "security.role_granted": AuditAction("UpdateRoles", *_BINDING),
+    "security.role_revoked": AuditAction("UpdateRoles", *_BINDING),
+    "security.session_ended": AuditAction("EndSession", "session", "session_id", "subject"),
 }
 
 
@@ -131,7 +131,7 @@ def described(payload: Payload) -> tuple[str, Resource]:
     )
 
 
-def _named(payload: Payload, action: Action) -> str:
+def _named(payload: Payload, action: AuditAction) -> str:
     """The action of commands that have several."""
     if action.name == "DeployAssets" and getattr(payload, "rollback_of", None):
         return "RollbackDeployment"

@@ -21,7 +21,7 @@ from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
 from arco.state.system import Decided
 
 MAX_CHANGES: Final = 20
-"""So many rows of one stage, and so many of a record, are recorded before and after."""
+"""Maximum number of rows of one stage, and of one record, that are recorded before and after."""
 
 replace = msgspec.structs.replace
 _encoder = msgspec.json.Encoder(order="sorted")

@@ -22,7 +22,7 @@ from arco.security.audit import GENESIS, chained, hash_of, record, record_id, se
 from arco.security.events import AUDITED_FACTS
 from arco.security.reader import records_in_order
 from arco.security.tables import AUDIT, AUDIT_HEAD, CHAIN, AuditRow
-from arco.state.replay import Progress, read_log, segments, silent
+from arco.state.replay import ReportProgress, read_log, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.state.system import REMEMBERED
 
@@ -92,7 +92,7 @@ class _Verification:
         if len(self.problems) >= MAX_PROBLEMS:
             raise _Stop
 
-    def run(self, types: EventTypes, anchor: Anchor | None, progress: Progress) -> None:
+    def run(self, types: EventTypes, anchor: Anchor | None, progress: ReportProgress) -> None:
         rows = records_in_order(self._snapshot)
         row = next(rows, None)
         first = self._snapshot.position + 1 if row is None else row.position
@@ -191,7 +191,7 @@ def verify_audit(
     types: EventTypes,
     *,
     anchor: Anchor | None = None,
-    progress: Progress = silent,
+    progress: ReportProgress = silent,
 ) -> AuditReport:
     """Compare the audit log of a generation with the log. Reads both whole."""
     verification = _Verification(snapshot)

@@ -1,8 +1,8 @@
 """Records refused API calls in the audit log, within bounds.
 
 A caller that is refused a million times must not fill the log: equal refusals within a minute are
-one fact with a count, and a minute has at most so many facts. Those past that are counted in one
-more.
+one fact with a count, and the facts of a minute have a maximum. Refusals above it are counted in
+one more fact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_FACTS: Final = 100
 """Of one window."""
 MAX_TEXT: Final = 200
 
-_Key = tuple[str, str, str, str, str]
+_DenialKey = tuple[str, str, str, str, str]
 replace = msgspec.structs.replace
 
 
@@ -37,7 +37,7 @@ class DenialLog:
         self._now = now
         self._lock = threading.Lock()
         self._since = now()
-        self._facts: dict[_Key, tuple[Caller, AccessDenied]] = {}
+        self._facts: dict[_DenialKey, tuple[Caller, AccessDenied]] = {}
         self._overflow = 0
 
     def note(self, caller: Caller, denied: AccessDenied) -> None:

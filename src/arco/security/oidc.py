@@ -35,7 +35,7 @@ MAX_GROUPS: Final = 1_000
 MIN_RSA_BITS: Final = 2_048
 FETCH_TIMEOUT_S: Final = 5.0
 REFETCH_S: Final = 30.0
-"""A key id that is not in the set has it fetched again, at most so often."""
+"""Minimum time between two fetches of the set because of key ids that are not in it."""
 FRESH_S: Final = 600.0
 """Keys of this age are fetched again: one that was withdrawn stops counting."""
 STALE_S: Final = 86_400.0

@@ -65,13 +65,13 @@ class SparkHost:
         self._starting = threading.Lock()
         self._driver: Driver | None = None
         self._slots: set[int] = set()
-        self.given_up: weakref.WeakKeyDictionary[Driver, str] = weakref.WeakKeyDictionary()
+        self.abandoned: weakref.WeakKeyDictionary[Driver, str] = weakref.WeakKeyDictionary()
         """Drivers whose cluster was lost, and why."""
         self._drivers: dict[int, JvmDriver] = {}
         """Those that guests have joined, by port."""
         self._watched = threading.Event()
         self._ended = threading.Event()
-        self._was_there = False
+        self._has_started = False
         """Whether this process has had Spark before."""
         self._used = False
         """Whether a task may have cached something since the cache was last cleared."""
@@ -149,9 +149,9 @@ class SparkHost:
                 self._driver = self._start(self.settings)
             except SparkUnavailable as error:
                 # A cluster that this process has reached before may come back.
-                error.permanent = error.permanent and not self._was_there
+                error.permanent = error.permanent and not self._has_started
                 raise
-            self._was_there = True
+            self._has_started = True
             return self._driver
 
     def _lost(self, driver: Driver) -> None:
@@ -163,9 +163,9 @@ class SparkHost:
                     forget_jvm()
                 driver.discard()
 
-    def _give_up(self, driver: Driver, reason: str) -> None:
+    def _abandon(self, driver: Driver, reason: str) -> None:
         """End a driver whose cluster was lost: its tasks, which wait for answers, fail then."""
-        self.given_up[driver] = reason
+        self.abandoned[driver] = reason
         driver.discard()
 
     # -- guests: tasks in other processes ---------------------------------------------------
@@ -203,7 +203,7 @@ class SparkHost:
         ended = not driver.alive()
         if ended:
             self._lost(driver)
-        return ended, driver.exit_status(), self.given_up.get(driver, "")
+        return ended, driver.exit_status(), self.abandoned.get(driver, "")
 
     def _watch_cluster(self) -> None:
         """End the driver when its cluster is lost, so that its tasks fail."""
@@ -220,7 +220,7 @@ class SparkHost:
             return
         if reason:
             _log.warning("Spark's cluster is lost: %s", reason)
-            self._give_up(driver, reason)
+            self._abandon(driver, reason)
 
     # Spark never removes pools, so there is one for each concurrent task, not for each task.
     def _take_slot(self) -> int:
@@ -356,7 +356,7 @@ class SparkTask:
         """The translated error, with how the driver ended or which input is damaged."""
         if self.hurt(error):
             assert self._driver is not None
-            reason = self._host.given_up.get(self._driver, "") or self._driver.lost_because
+            reason = self._host.abandoned.get(self._driver, "") or self._driver.lost_because
             return error_info.driver_lost(error, self._driver.exit_status(), reason)
         versions = {each.materialization_id for ref in inputs for each in ref.materializations}
         failure = error_info.translate(error, versions)

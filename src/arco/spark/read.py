@@ -48,7 +48,7 @@ class HasSession(Protocol):
 class _VersionFiles(NamedTuple):
     path: str
     files: tuple[ObjectMeta, ...]
-    columns: tuple[types.Field, ...]
+    columns: tuple[types.SparkField, ...]
     """Of the files."""
     dimensions: dict[str, Scalar]
     """Of the partition, as far as the files have no column of that name."""
@@ -93,10 +93,10 @@ def _version_files(store: Store, ref: InputRef, version: MaterializationRef) -> 
     return _VersionFiles(version.path, tuple(files), fields, added)
 
 
-def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.Field]:
+def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.SparkField]:
     """The columns of all versions together: the files' own first, then the dimensions."""
-    own: list[types.Field] = []
-    added: list[types.Field] = []
+    own: list[types.SparkField] = []
+    added: list[types.SparkField] = []
     seen: set[str] = set()
     for version in versions:
         shape = repr((version.columns, sorted(version.dimensions.items(), key=str)))
@@ -115,8 +115,8 @@ def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.Fiel
 
 
 def _merged(
-    ref: InputRef, first: Sequence[types.Field], second: Sequence[types.Field]
-) -> list[types.Field]:
+    ref: InputRef, first: Sequence[types.SparkField], second: Sequence[types.SparkField]
+) -> list[types.SparkField]:
     merged = merged_fields(first, second)
     if isinstance(merged, str):
         types_of = [types.text(f["type"]) for f in (*first, *second) if f["name"] == merged]
@@ -126,7 +126,7 @@ def _merged(
     return merged
 
 
-def _concrete(field: types.Field, dimensions: set[str]) -> types.Field:
+def _concrete(field: types.SparkField, dimensions: set[str]) -> types.SparkField:
     """A dimension that is null everywhere still needs a type."""
     is_typed = field["type"] != "void" or field["name"] not in dimensions
     return field if is_typed else {**field, "type": "string"}
@@ -138,12 +138,12 @@ def _concrete(field: types.Field, dimensions: set[str]) -> types.Field:
 class _Group(NamedTuple):
     """Versions that one scan reads: `columns` from the files, `dimensions` from their folder."""
 
-    columns: list[types.Field]
-    dimensions: list[types.Field]
+    columns: list[types.SparkField]
+    dimensions: list[types.SparkField]
     versions: list[_VersionFiles]
 
 
-def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.Field]) -> list[_Group]:
+def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.SparkField]) -> list[_Group]:
     """As few groups as possible: Spark's reader fills in missing columns, and widens most types."""
     fields = {field["name"]: field for field in schema}
     groups: dict[str, _Group] = {}
@@ -156,7 +156,7 @@ def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.Field]) ->
     return list(groups.values())
 
 
-def _as_read(field: types.Field, own: dict[str, types.ColumnType]) -> types.Field:
+def _as_read(field: types.SparkField, own: dict[str, types.ColumnType]) -> types.SparkField:
     own_type = own.get(field["name"])
     return field if own_type is None else {**field, "type": readable_as(own_type, field["type"])}
 
@@ -171,7 +171,7 @@ def _frame(task: HasSession, store: Store, group: _Group) -> DataFrame:
 
 
 def _folder(
-    store: Store, version: _VersionFiles, dimensions: Sequence[types.Field]
+    store: Store, version: _VersionFiles, dimensions: Sequence[types.SparkField]
 ) -> VersionFolder:
     values = tuple(version.dimensions[field["name"]] for field in dimensions)
     files = []
@@ -202,7 +202,7 @@ def _without_jvm(
     return functools.reduce(lambda one, other: one.union(other), frames)
 
 
-def _literal(value: Scalar, field: types.Field) -> Column:
+def _literal(value: Scalar, field: types.SparkField) -> Column:
     from pyspark.sql import functions as F
 
     if isinstance(value, datetime):
@@ -210,7 +210,7 @@ def _literal(value: Scalar, field: types.Field) -> Column:
     return F.lit(value).cast(types.text(field["type"]))
 
 
-def _conformed(frame: DataFrame, schema: Sequence[types.Field]) -> DataFrame:
+def _conformed(frame: DataFrame, schema: Sequence[types.SparkField]) -> DataFrame:
     """The same rows with the schema's columns, in its order."""
     from pyspark.sql import functions as F
 

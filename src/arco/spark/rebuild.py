@@ -35,7 +35,7 @@ from arco.state.fold import Chain, Fact, FoldFailure, NoRows, Rows, Stage
 from arco.state.fold import fold_stage as fold_facts
 from arco.state.parquet import Files
 from arco.state.rebuild import Rebuilt
-from arco.state.replay import Progress, Span, read_segment, segments, voided
+from arco.state.replay import PositionRange, ReportProgress, read_segment, segments, voided
 from arco.state.rewrite import ROWS_PER_FILE, write_file
 from arco.state.snapshot import Snapshot
 from arco.state.system import SegmentRow
@@ -100,7 +100,7 @@ class FoldJob(NamedTuple):
     store_options: Mapping[str, Any]
     groups: int
     log_time: datetime
-    void: tuple[Span, ...]
+    void: tuple[PositionRange, ...]
 
     def types(self) -> EventTypes:
         return _types(self.chain)
@@ -116,7 +116,7 @@ class SparkRebuildEngine:
         self._chain = chain
         self._session = session
 
-    def __call__(self, snapshot: Snapshot, progress: Progress) -> Rebuilt:
+    def __call__(self, snapshot: Snapshot, progress: ReportProgress) -> Rebuilt:
         segment_rows = segments(snapshot)
         store = snapshot.files.store
         if store.url.startswith("memory:"):
@@ -143,7 +143,9 @@ class SparkRebuildEngine:
         finally:
             self._session.conf.set(name, before)
 
-    def _run(self, job: FoldJob, segment_rows: Sequence[SegmentRow], progress: Progress) -> Rebuilt:
+    def _run(
+        self, job: FoldJob, segment_rows: Sequence[SegmentRow], progress: ReportProgress
+    ) -> Rebuilt:
         from pyspark.sql import functions as F
 
         chain = job.chain()
@@ -232,7 +234,7 @@ def _place(counts: Iterable[tuple[str, str, int, int]]) -> dict[tuple[str, str, 
     return placed
 
 
-def _void_count(spans: Iterable[Span]) -> int:
+def _void_count(spans: Iterable[PositionRange]) -> int:
     """How many positions the spans cover; they may overlap."""
     count = reached = 0
     for low, high in sorted(spans):

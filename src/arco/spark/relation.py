@@ -46,8 +46,8 @@ class VersionFolder(NamedTuple):
 
 def relation(
     session: SparkSession,
-    columns: Sequence[types.Field],
-    dimensions: Sequence[types.Field],
+    columns: Sequence[types.SparkField],
+    dimensions: Sequence[types.SparkField],
     folders: Sequence[VersionFolder],
     options: Mapping[str, str],
     *,
@@ -72,7 +72,7 @@ def relation(
     return DataFrame(native.baseRelationToDataFrame(jvm_relation), session)
 
 
-def _json(fields: Sequence[types.Field]) -> str:
+def _json(fields: Sequence[types.SparkField]) -> str:
     return msgspec.json.encode(types.struct(fields)).decode()
 
 
@@ -81,7 +81,7 @@ def _index(
     jvm: _Classes,
     data: Any,
     partition: Any,
-    dimensions: Sequence[types.Field],
+    dimensions: Sequence[types.SparkField],
     folders: Sequence[VersionFolder],
     settings: Any,
     listed: bool,
@@ -108,7 +108,7 @@ def _index(
 def _spec(
     jvm: _Classes,
     partition: Any,
-    dimensions: Sequence[types.Field],
+    dimensions: Sequence[types.SparkField],
     folders: Sequence[VersionFolder],
     paths: Sequence[Any],
 ) -> Any:

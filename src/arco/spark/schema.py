@@ -7,15 +7,15 @@ from typing import Final
 
 from arco.columns.arrow import COLLATIONS
 from arco.columns.quoting import backticked
-from arco.columns.types import WHOLE_NUMBERS, ColumnType, Field, struct, text
+from arco.columns.types import WHOLE_NUMBERS, ColumnType, SparkField, struct, text
 
 
-def ddl(fields: Sequence[Field]) -> str:
+def ddl(fields: Sequence[SparkField]) -> str:
     """Columns as a schema that Spark parses: names are quoted at every level."""
     return ", ".join(f"{backticked(each['name'])} {ddl_type(each)}" for each in fields)
 
 
-def ddl_type(field: Field) -> str:
+def ddl_type(field: SparkField) -> str:
     """A column's type, with the collations of its texts, which are in its metadata."""
     collations = field.get("metadata", {}).get(COLLATIONS.decode(), {})
     return _ddl(field["type"], field["name"], collations)

@@ -6,7 +6,7 @@
     packages = ["org.apache.hadoop:hadoop-aws:3.5.0"]
     fast_start = true                 # for tests and tiny work on one machine
     log = "spark.log"                 # what Spark and UDFs print; `-` for the terminal
-    executor_loss_s = 60              # jobs wait so long without an executor: a new session
+    executor_loss_s = 60              # timeout of jobs without an executor: a new session
     first_executor_s = 600            # the same, before the first executor has come
     conf = { "spark.sql.ansi.enabled" = "false" }
 

@@ -76,7 +76,7 @@ def write_frame(
     end it.
     """
     options = WriteOptions.of(io or {}, target_bytes)
-    columns: list[types.Field] = frame.schema.jsonValue()["fields"]
+    columns: list[types.SparkField] = frame.schema.jsonValue()["fields"]
     _check_frame(frame, columns, options)
     check()
     try:
@@ -96,7 +96,7 @@ def _run(
     store: Store,
     folder: str,
     frame: DataFrame,
-    columns: Sequence[types.Field],
+    columns: Sequence[types.SparkField],
     options: WriteOptions,
 ) -> None:
     session = frame.sparkSession
@@ -130,7 +130,7 @@ def _arranged(frame: DataFrame, options: WriteOptions) -> DataFrame:
     return frame.sortWithinPartitions(*ordered) if ordered else frame
 
 
-def row_bytes(columns: Sequence[types.Field]) -> int:
+def row_bytes(columns: Sequence[types.SparkField]) -> int:
     """A guess at a row's size, from the types alone."""
     return max(1, sum(_leaf_bytes(leaf) for f in columns for _, leaf in types.leaves(f["type"])))
 
@@ -158,7 +158,9 @@ _BYTES: Final = {
 # -- columns ------------------------------------------------------------------------------
 
 
-def _check_frame(frame: DataFrame, columns: Sequence[types.Field], options: WriteOptions) -> None:
+def _check_frame(
+    frame: DataFrame, columns: Sequence[types.SparkField], options: WriteOptions
+) -> None:
     if frame.isStreaming:
         hint = "read it with spark.read instead of spark.readStream"
         raise failed("user_code", "output.type", "the asset returned a streaming DataFrame", hint)
@@ -202,7 +204,7 @@ def _used_files(store: Store, folder: str) -> tuple[Footer, ...]:
 
 
 def _is_small(
-    footers: Sequence[Footer], columns: Sequence[types.Field], options: WriteOptions
+    footers: Sequence[Footer], columns: Sequence[types.SparkField], options: WriteOptions
 ) -> bool:
     """Whether these are several files that should be one, and can be."""
     size, count = sum(footer.size for footer in footers), len(footers)

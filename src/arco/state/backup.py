@@ -36,7 +36,7 @@ from arco.log.manifest import Floor, Hint, encode_sealed, sha256, verified
 from arco.state.core import Core
 from arco.state.parquet import Files
 from arco.state.pins import Pins
-from arco.state.replay import Progress, segments, silent
+from arco.state.replay import ReportProgress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.parallel import cut_by_size, each
@@ -53,7 +53,7 @@ BATCH_FILES = 64
 BATCH_BYTES = 64 << 20
 """Files are copied through memory, several at once."""
 PART_BYTES = 8 << 20
-"""Of a larger file only so much is in memory at a time."""
+"""Maximum bytes of a larger file in memory."""
 
 
 class CopyReport(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 def back_up(
-    core: Core, pins: Pins, target: Store, *, data: bool = False, progress: Progress = silent
+    core: Core, pins: Pins, target: Store, *, data: bool = False, progress: ReportProgress = silent
 ) -> CopyReport:
     """Copy the head of a workspace to `target`, which is scoped to the same workspace.
 
@@ -92,7 +92,7 @@ def back_up(
 
 
 def restore(
-    backup: Store, core: Core, *, generation: int | None = None, progress: Progress = silent
+    backup: Store, core: Core, *, generation: int | None = None, progress: ReportProgress = silent
 ) -> CopyReport:
     """Copy a backup (its newest generation, or the one given) into an empty workspace.
 
@@ -118,7 +118,7 @@ def _copy(
     head: Head,
     target: Store,
     prefixes: Sequence[str],
-    progress: Progress,
+    progress: ReportProgress,
 ) -> CopyReport:
     store = source.store
     items = [*_items(source, files, head), *_named(store, prefixes)]

@@ -23,7 +23,7 @@ GROUPS = 2
 """The size of a window in row groups, for tables with small row groups: their rows are wide."""
 REDUCED_WINDOWS = 4
 """Rows of this many windows are read before they are reduced to the newest of each key."""
-Window = tuple[int, int]
+BucketWindow = tuple[int, int]
 """The first and the last bucket."""
 
 
@@ -42,7 +42,7 @@ class RecentRows:
         self._window = (0, -1)
         self._rows = self.schema.empty_table()
 
-    def windows(self, low: int, high: int, borders: Sequence[int] = ()) -> Iterator[Window]:
+    def windows(self, low: int, high: int, borders: Sequence[int] = ()) -> Iterator[BucketWindow]:
         """Parts of a range of buckets, of a few rows each; some start at given buckets."""
         starts, first, rows = set(borders), low, 0
         for bucket in range(low, high + 1):
@@ -53,7 +53,7 @@ class RecentRows:
             rows += count
         yield first, high
 
-    def between(self, window: Window) -> pa.Table:
+    def between(self, window: BucketWindow) -> pa.Table:
         """Rows of some buckets. With calls in ascending order, files are read only a few times."""
         low, high = window
         if not self._window[0] <= low <= high <= self._window[1]:
@@ -78,7 +78,7 @@ class RecentRows:
                 limit = max(least, 2 * parts[1].num_rows)
         return latest(parts, self._key, keep_deleted=True)
 
-    def _large_window(self, low: int, high: int) -> Window:
+    def _large_window(self, low: int, high: int) -> BucketWindow:
         rows = sum(self.counts[bucket] for bucket in range(low, high + 1))
         last = max(self.counts, default=high)
         while high < last and rows + self.counts[high + 1] <= self._window_rows:

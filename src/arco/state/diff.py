@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from arco.state.snapshot import Snapshot
 from arco.state.table import Key, Row, Table
 
-Rows = dict[Key, tuple[int, Row]]
+KeyedRows = dict[Key, tuple[int, Row]]
 
 LOOK_UPS: Final = 2_000
 """Up to this many rows are looked up one by one; more are read by a scan."""
@@ -21,8 +21,8 @@ class RowDiff(NamedTuple):
     """Keys of rows that were added, removed or changed."""
 
     table: Table[Any]
-    before: Rows
-    after: Rows
+    before: KeyedRows
+    after: KeyedRows
     added: list[Key]
     removed: list[Key]
     changed: list[Key]
@@ -80,7 +80,7 @@ def diff_table(before: Snapshot, after: Snapshot, table: Table[Any]) -> RowDiff:
     )
 
 
-def _rows_at(snapshot: Snapshot, table: Table[Any], keys: Collection[Key]) -> Rows:
+def _rows_at(snapshot: Snapshot, table: Table[Any], keys: Collection[Key]) -> KeyedRows:
     """Those of some keys that a generation has."""
     if len(keys) <= LOOK_UPS:
         versions = {key: snapshot.versioned(table, key) for key in keys}
@@ -92,7 +92,7 @@ def _rows_at(snapshot: Snapshot, table: Table[Any], keys: Collection[Key]) -> Ro
     return {key: row for key, row in _by_key(table, rows).items() if key in keys}
 
 
-def _by_key(table: Table[Any], rows: pa.Table) -> Rows:
+def _by_key(table: Table[Any], rows: pa.Table) -> KeyedRows:
     versions = rows.column("row_version").to_pylist()
     pairs = zip(versions, table.rows_of(rows), strict=True)
     return {table.key_of(row): (version, row) for version, row in pairs}

@@ -39,7 +39,7 @@ from arco.state import changes, parquet
 from arco.state.duplicate_events import EventIds, event_ids
 from arco.state.parquet import Files
 from arco.state.pins import Pin, read_pin
-from arco.state.replay import Progress, segments, silent
+from arco.state.replay import ReportProgress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.state.system import SEGMENTS, segment_ref
 from arco.state.table import Key, Table
@@ -92,7 +92,7 @@ class Checker:
         tables: Sequence[Table[Any]],
         *,
         deep: bool = True,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
     ) -> None:
         # Not the manifests of the caller, which are cached.
         self._manifests = Manifests(

@@ -52,7 +52,7 @@ from arco.log.manifest import DomainManifest, FileRef, Floor, Thinned
 from arco.state.core import Core
 from arco.state.marks import LiveSegment, Marks, Referred, read_marks, write_marks
 from arco.state.pins import Pins
-from arco.state.replay import Progress, silent
+from arco.state.replay import ReportProgress, silent
 from arco.state.snapshot import Snapshot
 from arco.state.system import SEGMENTS
 from arco.storage import paths
@@ -99,12 +99,12 @@ class GcReport(msgspec.Struct, frozen=True):
     floor: int
     head: int
     kept_generations: int
-    doomed: list[DeletableObject]
+    deletable: list[DeletableObject]
     failed: int
 
     @property
     def bytes(self) -> int:
-        return sum(d.bytes for d in self.doomed)
+        return sum(d.bytes for d in self.deletable)
 
 
 class _Marked(NamedTuple):
@@ -132,7 +132,7 @@ class Collector:
         retention: GenerationRetention | None = None,
         *,
         dry_run: bool = True,
-        progress: Progress = silent,
+        progress: ReportProgress = silent,
     ) -> GcReport:
         if dry_run:
             return self._collect(retention or GenerationRetention(), True, progress)
@@ -143,7 +143,7 @@ class Collector:
             return self._collect(retention or GenerationRetention(), False, hold.keeping(progress))
 
     def _collect(
-        self, retention: GenerationRetention, dry_run: bool, progress: Progress
+        self, retention: GenerationRetention, dry_run: bool, progress: ReportProgress
     ) -> GcReport:
         head = self._manifests.head()
         if head.generation == 0:
@@ -164,16 +164,16 @@ class Collector:
         if not dry_run and marks != last_marks:
             write_marks(self._store, number, marks)
         marked = self._marked(referred, floor, pinned, head, log.live)
-        doomed = list(self._sweepable(marked, retention, now))
+        deletable = list(self._sweepable(marked, retention, now))
         failed = 0
         if not dry_run:
-            failed = self._sweep(doomed, progress)
+            failed = self._sweep(deletable, progress)
         below = sum(number < floor.generation for number in referred)
         count = below + head.generation + 1 - floor.generation
-        return GcReport(dry_run, floor.generation, head.generation, count, doomed, failed)
+        return GcReport(dry_run, floor.generation, head.generation, count, deletable, failed)
 
     def _marks(
-        self, marked: Referred, floor: Floor, pinned: set[int], head: Head, progress: Progress
+        self, marked: Referred, floor: Floor, pinned: set[int], head: Head, progress: ReportProgress
     ) -> dict[int, frozenset[str]]:
         """The objects that marked generations refer to."""
         numbers = {floor.generation, *floor.thinned_numbers(), *pinned, head.generation}
@@ -186,7 +186,7 @@ class Collector:
         marks = {number: marked[number] for number in numbers & marked.keys()}
         return marks | self._referred(heads, progress)
 
-    def _read(self, numbers: set[int], progress: Progress) -> dict[int, Head]:
+    def _read(self, numbers: set[int], progress: ReportProgress) -> dict[int, Head]:
         report = functools.partial(progress, "reading kept generations")
         heads = in_portions(self._store, self._manifests.find, sorted(numbers), report)
         return {head.generation: head for head in heads if head is not None}
@@ -201,7 +201,9 @@ class Collector:
             at = self._manifests.read(rewritten.generation - 1)
         return read
 
-    def _referred(self, heads: dict[int, Head], progress: Progress) -> dict[int, frozenset[str]]:
+    def _referred(
+        self, heads: dict[int, Head], progress: ReportProgress
+    ) -> dict[int, frozenset[str]]:
         """The objects that generations refer to; a manifest that several have is read once."""
         refs = {ref.path: ref for head in heads.values() for ref in head.manifest.domains.values()}
         report = functools.partial(progress, "marking: domain manifests")
@@ -299,7 +301,7 @@ class Collector:
     def _old(self, prefix: str, limit: datetime) -> Iterator[ObjectMeta]:
         return (meta for meta in self._store.list(prefix) if meta.last_modified < limit)
 
-    def _sweep(self, deletable: Sequence[DeletableObject], progress: Progress) -> int:
+    def _sweep(self, deletable: Sequence[DeletableObject], progress: ReportProgress) -> int:
         # A message is deleted before its claims: without them, it could be claimed.
         first = [d.path for d in deletable if d.why == QUEUED and not _is_claim(d.path)]
         then = [d.path for d in deletable if d.why != QUEUED or _is_claim(d.path)]

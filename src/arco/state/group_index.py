@@ -152,7 +152,7 @@ def _hash(text: str) -> int:
 
 
 def _places(hashed: int, length: int) -> tuple[int, int]:
-    """The bits of a key in a filter of so many bytes."""
+    """The bits of a key in a filter of `length` bytes."""
     return hashed % (8 * length), (hashed * _FACTOR & 0xFFFF_FFFF) * 8 * length >> 32
 
 

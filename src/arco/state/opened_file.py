@@ -17,7 +17,7 @@ from arco.state.table import Key
 MANY_BYTES = 1 << 20
 """What is smaller is read by one thread: others cost more than they save."""
 PART_BYTES = 512 << 10
-"""Of a larger file about so many bytes are fetched, and in memory, at a time."""
+"""About this number of bytes of a larger file is fetched at once, and in memory."""
 
 
 class FetchedParts:

@@ -45,10 +45,10 @@ class Pins:
         pin = Pin(name, generation, reason, now, None if ttl is None else now + ttl)
         self._store.put(paths.pin(name), encode_sealed(pin), Mode.OVERWRITE)
         floor = self._manifests.floor()
-        is_kept = floor.keeps(generation) or any(
+        stays = floor.keeps(generation) or any(
             p.generation == generation and p.name != name for p in self.active(now)
         )
-        if not is_kept or self._manifests.find(generation) is None:
+        if not stays or self._manifests.find(generation) is None:
             self._put_back(name, before)
             raise NotFound(
                 f"generation {generation} was collected",

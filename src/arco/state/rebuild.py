@@ -34,7 +34,7 @@ from arco.state.fold import Chain, FoldFailure, fold
 from arco.state.merge import LEASE
 from arco.state.parquet import Files
 from arco.state.projector import Projected
-from arco.state.replay import Progress, read_log, silent
+from arco.state.replay import ReportProgress, read_log, silent
 from arco.state.rewrite import Rewriter, only_grew, write_file
 from arco.state.snapshot import Snapshot, scan
 from arco.state.table import Table
@@ -45,12 +45,12 @@ LEASE_TTL = timedelta(minutes=10)
 """A stage of a large log on Spark may take minutes without progress."""
 L0_FILES = 12
 
-Tables = Mapping[Table[Any], TableFiles]
-Engine = Callable[[Snapshot, Progress], "Rebuilt"]
+RebuiltTables = Mapping[Table[Any], TableFiles]
+RebuildEngine = Callable[[Snapshot, ReportProgress], "Rebuilt"]
 
 
 class Rebuilt(NamedTuple):
-    tables: Tables
+    tables: RebuiltTables
     events: int
     failures: Sequence[FoldFailure]
 
@@ -95,7 +95,7 @@ class EmbeddedRebuildEngine:
         self._batch = batch
         self._rewriter = Rewriter(core)
 
-    def __call__(self, snapshot: Snapshot, progress: Progress) -> Rebuilt:
+    def __call__(self, snapshot: Snapshot, progress: ReportProgress) -> Rebuilt:
         tables = _Rebuilding(self._chain.tables)
         warm = Warm(self._files)
         failures: list[FoldFailure] = []
@@ -174,7 +174,12 @@ class Rebuilder:
         self._retired = retired
 
     def rebuild(
-        self, snapshot: Snapshot, engine: Engine, *, publish: bool, progress: Progress = silent
+        self,
+        snapshot: Snapshot,
+        engine: RebuildEngine,
+        *,
+        publish: bool,
+        progress: ReportProgress = silent,
     ) -> Rebuild:
         """Fold the log up to `snapshot` again; compare; publish if requested and different."""
         if not publish:
@@ -187,7 +192,7 @@ class Rebuilder:
             return self._rebuild(snapshot.refresh(), engine, True, hold.keeping(progress))
 
     def _rebuild(
-        self, snapshot: Snapshot, engine: Engine, publishing: bool, progress: Progress
+        self, snapshot: Snapshot, engine: RebuildEngine, publishing: bool, progress: ReportProgress
     ) -> Rebuild:
         publication = self._publisher.begin()
         rebuilt = engine(snapshot, progress)
@@ -206,7 +211,7 @@ class Rebuilder:
         failures = [f"{f.stage} at {f.position} ({f.type}): {f.error}" for f in rebuilt.failures]
         return Rebuild(snapshot.generation, rebuilt.events, differences, failures, published)
 
-    def _propose(self, head: Head, snapshot: Snapshot, tables: Tables) -> Proposal:
+    def _propose(self, head: Head, snapshot: Snapshot, tables: RebuiltTables) -> Proposal:
         self._check_only_grew(snapshot.generation, head)
         manifests = self._core.manifests
         live = GenerationTables(manifests, head)

@@ -14,10 +14,10 @@ from arco.state.snapshot import Snapshot
 from arco.state.system import SEGMENTS, SegmentRow, segment_ref
 from arco.storage.port import Store
 
-Progress = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and how much there is."""
 
-Span = tuple[int, int]
+PositionRange = tuple[int, int]
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -49,13 +49,13 @@ def _jump(before: int, after: int) -> Corrupt:
     )
 
 
-def voided(rows: Sequence[SegmentRow]) -> list[Span]:
+def voided(rows: Sequence[SegmentRow]) -> list[PositionRange]:
     """Positions that rollbacks have undone, as inclusive spans, newest first.
 
     A rollback that was itself rolled back does not count. Rollbacks come after what they undo: with
     the segments from a position on, the result is correct for later positions.
     """
-    spans: list[Span] = []
+    spans: list[PositionRange] = []
     for row in reversed(rows):
         if row.rolled_back_to is None or is_void(row.first_position, spans):
             continue
@@ -63,11 +63,11 @@ def voided(rows: Sequence[SegmentRow]) -> list[Span]:
     return spans
 
 
-def is_void(position: int, spans: Sequence[Span]) -> bool:
+def is_void(position: int, spans: Sequence[PositionRange]) -> bool:
     return any(low <= position <= high for low, high in spans)
 
 
-def read_segment(store: Store, row: SegmentRow, spans: Sequence[Span]) -> pa.Table:
+def read_segment(store: Store, row: SegmentRow, spans: Sequence[PositionRange]) -> pa.Table:
     """The events of a segment that still count."""
     table = segment.read_table(store, segment_ref(row))
     for low, high in spans:
@@ -79,7 +79,7 @@ def read_segment(store: Store, row: SegmentRow, spans: Sequence[Span]) -> pa.Tab
 
 
 def read_log(
-    snapshot: Snapshot, types: EventTypes, *, first: int = 1, progress: Progress = silent
+    snapshot: Snapshot, types: EventTypes, *, first: int = 1, progress: ReportProgress = silent
 ) -> Iterator[Recorded]:
     """The events that count, from a position on, up to the snapshot's."""
     rows = segments(snapshot, first)

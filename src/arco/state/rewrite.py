@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from arco.log.contents import GenerationTables, TableFiles
 from arco.log.manifest import ChangesRef, FileRef
 from arco.state import changes, file_encoder
-from arco.state.bucket_windows import RecentRows, Window, pieces
+from arco.state.bucket_windows import BucketWindow, RecentRows, pieces
 from arco.state.core import Core
 from arco.state.file_encoder import FileEncoder
 from arco.state.parquet import Files
@@ -207,7 +207,7 @@ class Rewriter:
         table: Table[Any],
         old: Sequence[FileRef],
         recent: RecentRows,
-        piece: Window,
+        piece: BucketWindow,
         log_time: datetime,
         leaving: list[pa.Table],
     ) -> list[FileRef]:

@@ -44,7 +44,7 @@ class RowGroups(Sequence[Group]):
     def __init__(self, metadata: pq.FileMetaData) -> None:
         self._metadata = metadata
         self._bucket = metadata.schema.names.index("_bucket")
-        self._made: dict[int, Group] = {}
+        self._groups: dict[int, Group] = {}
         self._of_buckets: dict[int, list[tuple[int, Group]]] = {}
 
     def of_bucket(self, bucket: int) -> list[tuple[int, Group]]:
@@ -69,10 +69,10 @@ class RowGroups(Sequence[Group]):
     def __getitem__(self, at: int | slice) -> Group | Sequence[Group]:
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
-        group = self._made.get(at)
+        group = self._groups.get(at)
         if group is None:
             number = range(len(self))[at]
-            group = self._made[at] = _group(self._metadata.row_group(number), self._bucket)
+            group = self._groups[at] = _group(self._metadata.row_group(number), self._bucket)
         return group
 
 

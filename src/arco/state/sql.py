@@ -215,7 +215,7 @@ class SqlEngine:
         computed = {} if declared is None else declared.computed
         body = table_select(manifest, lambda refs: self._read(manifest, refs, apart), computed)
         if condition:
-            columns = _shown_texts(manifest, rows.shown_text if rows is not None else "")
+            columns = _text_columns(manifest, rows.shown_text if rows is not None else "")
             body = f"SELECT *{columns} FROM ({body}) WHERE {condition}"
         kind = "TABLE" if condition else "VIEW"
         return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE {kind} {domain}.{table} AS {body}"
@@ -251,7 +251,7 @@ class SqlEngine:
         ]
 
 
-def _shown_texts(manifest: TableFiles, expression: str) -> str:
+def _text_columns(manifest: TableFiles, expression: str) -> str:
     """The columns with texts, as a query sees them."""
     if not expression:
         return ""

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from arco.log.envelope import MAX_BATCH_BYTES, Payload
-from arco.state.replay import Progress
+from arco.state.replay import ReportProgress
 from arco.state.writer import LogWriter
 
 BATCH_BYTES = MAX_BATCH_BYTES * 3 // 4
@@ -27,7 +27,7 @@ class Staging:
         self._actor = actor
         self._what = what
 
-    def put(self, parts: Sequence[Payload], generation: int, progress: Progress) -> None:
+    def put(self, parts: Sequence[Payload], generation: int, progress: ReportProgress) -> None:
         """`generation` is one from before."""
         done = 0
         for batch in _batches(parts):

@@ -26,7 +26,7 @@ from arco.state.system import COMMANDS, OUTCOMES, REMEMBERED, OutcomeRow, finger
 from arco.state.table import Key, Table, Versioned
 from arco.state.writer import LogWriter
 
-Build = Callable[[Snapshot], Payload]
+PayloadOf = Callable[[Snapshot], Payload]
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Tier1:
 
     def execute(
         self,
-        command: Payload | Build,
+        command: Payload | PayloadOf,
         *,
         idempotency_key: str = "",
         actor: str = "",
@@ -64,7 +64,7 @@ class Tier1:
 
     def decide(
         self,
-        command: Payload | Build,
+        command: Payload | PayloadOf,
         *,
         idempotency_key: str = "",
         actor: str = "",

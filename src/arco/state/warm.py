@@ -65,7 +65,7 @@ SETTLED = 64
 """Minimum of changed rows of a bucket that are turned into columns."""
 
 
-class Tables(Protocol):
+class FilesOfTables(Protocol):
     """The files of every table, as a generation or a rebuild has them."""
 
     def table(self, name: str) -> TableFiles: ...
@@ -85,13 +85,13 @@ class Warm:
         """All positions after this one were committed by this process."""
         self._incomplete: set[tuple[Table[Any], int]] = set()
         """Buckets that are not loaded, and that commits of this process have changed."""
-        self._tables: Tables | None = None
+        self._tables: FilesOfTables | None = None
         self._shards: dict[Table[Any], FileShards] = {}
         """The shard keys in files of `_tables`, for tables that needed them."""
         self.buckets: OrderedDict[tuple[Table[Any], int], LoadedBucket | BucketHashes] = (
             OrderedDict()
         )
-        self._looks: Counter[tuple[Table[Any], int]] = Counter()
+        self._lookups: Counter[tuple[Table[Any], int]] = Counter()
         """How often rows of buckets that are not loaded were looked up."""
         self._misses: Counter[Table[Any]] = Counter()
         """How many look-ups in files have found nothing."""
@@ -108,11 +108,11 @@ class Warm:
         self._tables = None
         self._shards.clear()
         self.buckets.clear()
-        self._looks.clear()
+        self._lookups.clear()
         self._new.clear()
         self._too_large.clear()
 
-    def advance(self, tables: Tables, position: int) -> None:
+    def advance(self, tables: FilesOfTables, position: int) -> None:
         """Advance the loaded rows to a newer generation."""
         if position != self._position:
             if self._tables is not None:
@@ -123,7 +123,7 @@ class Warm:
         self._shards.clear()
         self._position = position
 
-    def _overlay(self, before: Tables, after: Tables) -> None:
+    def _overlay(self, before: FilesOfTables, after: FilesOfTables) -> None:
         for table in dict.fromkeys(table for table, _ in self.buckets):
             files = after.table(str(table))
             if not only_grew(before.table(str(table)), files):
@@ -149,11 +149,11 @@ class Warm:
 
     def _forget(self, at: tuple[Table[Any], int]) -> LoadedBucket | BucketHashes:
         """Drop a bucket; its rows are looked up one by one again before it is loaded."""
-        self._looks.pop(at, None)
+        self._lookups.pop(at, None)
         self._incomplete.add(at)
         return self.buckets.pop(at)
 
-    def apply(self, changes: Changes, tables: Tables, position: int) -> None:
+    def apply(self, changes: Changes, tables: FilesOfTables, position: int) -> None:
         """Apply what this process has just committed on top of this state."""
         is_too_much = ROW_BYTES * sum(map(len, changes.values())) > self._budget
         for table, changed in changes.items():
@@ -279,8 +279,8 @@ class Warm:
         """Whether a bucket is not worth loading yet."""
         if (table, number) in self._too_large:
             return True
-        self._looks[table, number] += 1
-        if self._looks[table, number] > LOOKS:
+        self._lookups[table, number] += 1
+        if self._lookups[table, number] > LOOKS:
             return False
         return any(self._files.spans_groups(ref, number) for ref in self._refs(table))
 

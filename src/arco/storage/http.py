@@ -34,7 +34,7 @@ DIRECT_BYTES = 4 << 20
 _OCTETS = "application/octet-stream"
 
 S = TypeVar("S", bound=msgspec.Struct)
-Headers = Callable[[str], Mapping[str, str]]
+HeadersOf = Callable[[str], Mapping[str, str]]
 """Returns the headers that authorize the use of a path."""
 
 
@@ -62,7 +62,7 @@ class HttpStore:
     def __init__(
         self,
         url: str,
-        headers: Headers | None = None,
+        headers: HeadersOf | None = None,
         *,
         data_url: str = "",
         ca_file: str = "",

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 10.0
 REPEAT_S = 60.0
-"""While nothing changes, a failure is logged once in so many seconds."""
+"""While nothing changes, a failure is logged once in this time."""
 
 PASSING = (Unavailable, Conflict, Fenced)
 """Errors that are retried even by a loop that has never reached its store."""

@@ -20,8 +20,8 @@ class _Companion:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._asked, self._answered = threading.Lock(), threading.Lock()
-        self._asked.acquire()
+        self._requested, self._answered = threading.Lock(), threading.Lock()
+        self._requested.acquire()
         self._answered.acquire()
         self._fd: int | None = None
         self._error: OSError | None = None
@@ -29,7 +29,7 @@ class _Companion:
 
     def begin(self, fd: int) -> None:
         self._fd = fd
-        self._asked.release()
+        self._requested.release()
 
     def end(self) -> None:
         """Wait for the answer. Raises what fsync raised."""
@@ -41,12 +41,12 @@ class _Companion:
     def leave(self) -> None:
         """Let the thread end after its current sync."""
         self._fd = None
-        if self._asked.locked():  # otherwise it has not started yet
-            self._asked.release()
+        if self._requested.locked():  # otherwise it has not started yet
+            self._requested.release()
 
     def _serve(self) -> None:
         while True:
-            self._asked.acquire()
+            self._requested.acquire()
             if self._fd is None:
                 return
             try:
@@ -65,7 +65,7 @@ class PairedSync:
 
     def sync(self, file: int, directory: int) -> None:
         """fsync of both. Raises OSError if one of them failed, after both have ended."""
-        companion = self._taken()
+        companion = self._companion()
         if companion is None:
             localfiles.fsync(file)
             localfiles.fsync(directory)
@@ -85,7 +85,7 @@ class PairedSync:
             raise
         self._idle.append(companion)
 
-    def _taken(self) -> _Companion | None:
+    def _companion(self) -> _Companion | None:
         while True:
             try:
                 companion = self._idle.pop()

@@ -46,26 +46,26 @@ REMEMBERED_WRITES = 64
 ATTEMPTS = 3
 
 
-class Moment(NamedTuple):
+class ClockReading(NamedTuple):
     """A moment by both clocks of this machine."""
 
     wall: datetime
     monotonic_s: float
 
-    def jumped_until(self, later: Moment) -> bool:
+    def jumped_until(self, later: ClockReading) -> bool:
         """Whether the wall clock was set, or the machine slept, between two moments."""
         return abs(later.wall - self.wall - self.elapsed_until(later)) > JUMP
 
-    def elapsed_until(self, later: Moment) -> timedelta:
+    def elapsed_until(self, later: ClockReading) -> timedelta:
         return timedelta(seconds=later.monotonic_s - self.monotonic_s)
 
-    def measures_until(self, later: Moment) -> bool:
+    def measures_until(self, later: ClockReading) -> bool:
         """Whether a write between two moments tells the difference to the store's clock."""
         return self.elapsed_until(later) <= LONGEST and not self.jumped_until(later)
 
 
 class _Measurement(NamedTuple):
-    moment: Moment
+    moment: ClockReading
     offset: timedelta
     """The store's time minus this machine's wall clock at that moment."""
 
@@ -81,7 +81,7 @@ class StoreClock:
         self._latest: _Measurement | None = None
         self._difference = timedelta()
         """The last one that was measured, however large."""
-        self._writes: OrderedDict[str, tuple[Moment, Moment]] = OrderedDict()
+        self._writes: OrderedDict[str, tuple[ClockReading, ClockReading]] = OrderedDict()
 
     def now(self) -> datetime:
         """The store's time. Raises ClockSkew if this machine's differs by more than the bound."""
@@ -115,10 +115,10 @@ class StoreClock:
             hint="wait until the clock and the store are stable, then try again; nothing was lost",
         )
 
-    def moment(self) -> Moment:
-        return Moment(self._clock.now(), self._clock.monotonic())
+    def moment(self) -> ClockReading:
+        return ClockReading(self._clock.now(), self._clock.monotonic())
 
-    def wrote(self, path: str, before: Moment) -> None:
+    def wrote(self, path: str, before: ClockReading) -> None:
         """Remember when this process created an object, for the listing that shows it."""
         after = self.moment()
         with self._lock:
@@ -139,7 +139,7 @@ class StoreClock:
         if abs(_offset(*interval, stamp)) <= self.bound:
             self._record(*interval, stamp)
 
-    def _record(self, before: Moment, after: Moment, stamp: datetime) -> _Measurement:
+    def _record(self, before: ClockReading, after: ClockReading, stamp: datetime) -> _Measurement:
         measured = _Measurement(after, _offset(before, after, stamp))
         self._difference = measured.offset
         # One beyond the bound is not kept: work continues as soon as the clock is right.
@@ -165,7 +165,7 @@ class StoreClock:
         return latest.moment.wall + latest.offset + elapsed
 
 
-def _offset(before: Moment, after: Moment, stamp: datetime) -> timedelta:
+def _offset(before: ClockReading, after: ClockReading, stamp: datetime) -> timedelta:
     """The store's time minus this machine's, if a write between the two bears this stamp."""
     least, most = stamp - after.wall, stamp + RESOLUTION - before.wall
     return max(least, min(timedelta(), most))

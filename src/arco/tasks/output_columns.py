@@ -9,7 +9,7 @@ from arco.columns import types
 from arco.tasks.failure import TaskFailed, failed
 
 
-def check_columns(columns: Sequence[types.Field]) -> None:
+def check_columns(columns: Sequence[types.SparkField]) -> None:
     """Raises TaskFailed if Parquet cannot hold these columns, or their names are ambiguous."""
     if not columns:
         raise _refused("the output has no columns", "select at least one column")

@@ -38,7 +38,7 @@ class WriteOptions(NamedTuple):
     compression: str = "zstd"
     target_bytes: int = 128 << 20
     files: int | None = None
-    """Exactly so many, as far as there are rows for them; that takes a shuffle."""
+    """The exact number of files, if there are enough rows for them. It takes a shuffle."""
     sort_by: tuple[SortKey, ...] = ()
     """Inside of each file; over all of them where their number is given."""
 

@@ -20,7 +20,7 @@ import msgspec
 
 from arco.clock import Clock
 from arco.errors import Invalid, NotFound
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.storage import parallel, paths
 from arco.storage.outage import PastOutage
 from arco.storage.port import Mode, ObjectMeta, Store
@@ -156,7 +156,7 @@ class Watch:
         self._silent = timedelta(seconds=silent_s)
         self._seen: dict[str, tuple[tuple[datetime, int], WorkerState]] = {}
 
-    def look(self) -> dict[str, WorkerState]:
+    def read_workers(self) -> dict[str, WorkerState]:
         now = self._clock.now()
         listed = {
             meta.path.removeprefix(paths.LIVENESS).removesuffix(".json"): meta

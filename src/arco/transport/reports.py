@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 BATCH_BYTES = 4 << 20
 DRAIN_S = 10.0
 """How long a process retries its reports at its end if the store fails."""
-Done = Callable[[], None]
-PendingReport = tuple[Event, Done | None]
+WhenDone = Callable[[], None]
+PendingReport = tuple[Event, WhenDone | None]
 
 
 class AppendedBatch(NamedTuple):
@@ -78,7 +78,7 @@ class Reports:
         """The batch whose outcome is unknown, and how many of those that wait it has."""
 
     def submit(
-        self, payloads: Sequence[Payload], *, urgent: bool = True, done: Done | None = None
+        self, payloads: Sequence[Payload], *, urgent: bool = True, done: WhenDone | None = None
     ) -> None:
         """Submit events. `done` is called once they are durable, or were replaced or dropped
         because the log refuses them."""
@@ -242,7 +242,7 @@ def _instead(event: Event, refused: Invalid) -> Event | None:
     return msgspec.structs.replace(event, data=data)
 
 
-def _call(done: Done | None) -> None:
+def _call(done: WhenDone | None) -> None:
     """An error in one callback does not stop the next ones."""
     if done is None:
         return

@@ -57,7 +57,7 @@ from arco.worker.tracing import Tracing
 from arco.worker.usage import Meter
 from servo.context import AssetContext, AssetIn, AssetOut
 from servo.contract.config_values import from_wire
-from servo.contract.manifest import Action
+from servo.contract.manifest import GateAction
 from servo.contract.partition import PartitionKey
 from servo.contract.task import (
     CheckResult,
@@ -413,7 +413,10 @@ class Attempt:
         return committed_result(self._request, self._shared.worker_id, marker, adopted=adopted)
 
     def _refused(
-        self, gate: Action, output: Materialization | None = None, lineage: Lineage | None = None
+        self,
+        gate: GateAction,
+        output: Materialization | None = None,
+        lineage: Lineage | None = None,
     ) -> TaskResult:
         error = refusal(self._request, self._checks, gate)
         return self._failure(error, materialization=output, gate=gate, lineage=lineage)

@@ -66,13 +66,13 @@ class Impossible(Struct, frozen=True, tag=True):
     hint: str
 
 
-Message: TypeAlias = Importing | Discovered | Impossible
+DiscoveryMessage: TypeAlias = Importing | Discovered | Impossible
 
-_messages = msgspec.json.Decoder(Message)
+_messages = msgspec.json.Decoder(DiscoveryMessage)
 
 
-def decode(line: bytes) -> Message:
-    message: Message = _messages.decode(line)
+def decode(line: bytes) -> DiscoveryMessage:
+    message: DiscoveryMessage = _messages.decode(line)
     return message
 
 
@@ -86,7 +86,7 @@ def main(descriptor: int, instruction: str) -> None:
     sys.argv[:] = [""]
     own = os.getpid()
 
-    def send(message: Message) -> None:
+    def send(message: DiscoveryMessage) -> None:
         if os.getpid() == own:  # and not a fork that a module has left behind
             try:
                 _write(descriptor, msgspec.json.encode(message) + b"\n")
@@ -94,7 +94,7 @@ def main(descriptor: int, instruction: str) -> None:
                 os._exit(DESCRIPTOR_LOST)
 
     try:
-        message: Message = _discovered(todo, send)
+        message: DiscoveryMessage = _discovered(todo, send)
     except Error as error:
         message = Impossible(error.message, error.hint)
     send(message)
@@ -109,7 +109,7 @@ def _write(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _discovered(todo: Instruction, send: Callable[[Message], None]) -> Discovered:
+def _discovered(todo: Instruction, send: Callable[[DiscoveryMessage], None]) -> Discovered:
     root = Path(todo.folder)
 
     def importing(module: str, file: Path) -> None:

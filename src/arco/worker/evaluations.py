@@ -95,7 +95,7 @@ def started(call: SensorCall, worker_id: str, wall_ms: int = 0) -> SensorEvaluat
 def failed_event(event: SensorEvaluated, error: ErrorInfo) -> SensorEvaluated:
     place = f"{error.file}:{error.line}" if error.file else ""
     if error.category == "timeout":
-        hint = "raise timeout=, or look at less at a time, and return a cursor"
+        hint = "raise timeout=, or read less per evaluation and return a cursor"
         message = error.message.replace("the task took", "the evaluation took")
         error = msgspec.structs.replace(error, message=message, hint=hint)
     return msgspec.structs.replace(

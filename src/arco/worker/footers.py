@@ -77,7 +77,7 @@ def schema_hash(columns: Iterable[ColumnInfo]) -> str:
 
 
 def _column(
-    field: types.Field,
+    field: types.SparkField,
     column: pa.Field,
     by_spark: bool,
     by_name: Mapping[str, Statistics],

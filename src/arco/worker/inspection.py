@@ -17,11 +17,11 @@ from arco.worker.loader import Loader
 from arco.worker.secrets import Redactor
 from arco.worker.stopping import Stopping
 from servo.context import AssetIn
-from servo.contract.manifest import ACTIONS, Action, Check
+from servo.contract.manifest import ACTIONS, Check, GateAction
 from servo.contract.partition import PartitionKey
 from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest, personal
 
-STOPPING: tuple[Action, ...] = ("quarantine", "block", "fail_task", "fail_run")
+STOPPING: tuple[GateAction, ...] = ("quarantine", "block", "fail_task", "fail_run")
 """Actions that prevent the use of an input, or an output from becoming current."""
 
 ReadAs = Callable[[InputRef, str, Sequence[str]], Any]
@@ -110,11 +110,11 @@ class Inspection:
         return self.read_as(ref, shape, columns)
 
 
-def strongest(results: Iterable[CheckResult]) -> Action:
+def strongest(results: Iterable[CheckResult]) -> GateAction:
     return max((result.action for result in results), key=ACTIONS.index, default="continue")
 
 
-def refusal(request: TaskRequest, results: Sequence[CheckResult], gate: Action) -> TaskFailed:
+def refusal(request: TaskRequest, results: Sequence[CheckResult], gate: GateAction) -> TaskFailed:
     """The failure of a task by the checks of its inputs or of its output."""
     failing = [result for result in results if result.action == gate]
     first = failing[0]

@@ -29,7 +29,7 @@ from arco.tasks.write_options import WriteOptions
 from arco.worker.failures import TaskFailed, failed
 from arco.worker.footers import Footer, columns_of, schema_hash
 from arco.worker.frames import is_frame
-from arco.worker.secrets import Redactor, Scalar
+from arco.worker.secrets import Redactor, SecretScalar
 from servo.contract import canonical
 from servo.contract.task import ColumnInfo, Materialization, TaskRequest
 
@@ -84,7 +84,7 @@ def summed_up(
 
 
 def materialization(
-    request: TaskRequest, id: str, written: Written, metadata: dict[str, Scalar]
+    request: TaskRequest, id: str, written: Written, metadata: dict[str, SecretScalar]
 ) -> Materialization:
     """The body of the commit marker."""
     return Materialization(
@@ -110,7 +110,7 @@ def folder(request: TaskRequest, id: str) -> str:
     return f"{request.output}/{id}"
 
 
-def metadata_of(given: Mapping[str, object], redact: Redactor) -> dict[str, Scalar]:
+def metadata_of(given: Mapping[str, object], redact: Redactor) -> dict[str, SecretScalar]:
     """What is recorded of an output's metadata: redacted, and what is no scalar as text.
 
     Redacted before it is cut, so that no half of a secret is left. Raises TaskFailed.
@@ -143,7 +143,7 @@ def _too_much(what: str, limit: str) -> TaskFailed:
     )
 
 
-def _scalar(value: object) -> Scalar:
+def _scalar(value: object) -> SecretScalar:
     if value is None or type(value) in (bool, str):
         return value  # type: ignore[return-value]
     if type(value) is int and abs(value) <= canonical.MAX_INT:
@@ -351,7 +351,7 @@ def too_deep() -> TaskFailed:
     )
 
 
-def check_secrets(columns: Sequence[types.Field], redact: Redactor) -> None:
+def check_secrets(columns: Sequence[types.SparkField], redact: Redactor) -> None:
     """TaskFailed where a column, or a field inside of one, contains a secret in its name.
 
     Names are in events, tables and markers. Masking a name would rename the column.

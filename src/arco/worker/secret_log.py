@@ -67,7 +67,7 @@ class SecretLog:
         self._reports = reports
         self._clock = clock
         self._lock = threading.Lock()
-        self._told: OrderedDict[_SensorSecret, tuple[float, int]] = OrderedDict()
+        self._recorded: OrderedDict[_SensorSecret, tuple[float, int]] = OrderedDict()
         """When a read by a sensor was recorded, and the number of reads since."""
 
     def record(self, reads: Sequence[SecretRead], control: Control) -> None:
@@ -88,9 +88,9 @@ class SecretLog:
         key = (read.sensor_id, read.name, read.reference, read.code)
         now = self._clock.monotonic()
         with self._lock:
-            told_at, count = self._told.pop(key, (float("-inf"), 0))
-            is_due = now - told_at >= SENSOR_EVERY_S
-            self._told[key] = (now, 0) if is_due else (told_at, count + 1)
-            if len(self._told) > REMEMBERED:
-                self._told.popitem(last=False)
+            recorded_at, count = self._recorded.pop(key, (float("-inf"), 0))
+            is_due = now - recorded_at >= SENSOR_EVERY_S
+            self._recorded[key] = (now, 0) if is_due else (recorded_at, count + 1)
+            if len(self._recorded) > REMEMBERED:
+                self._recorded.popitem(last=False)
         return replace(read, count=count + 1) if is_due else None

@@ -29,7 +29,7 @@ MIN_LENGTH: Final = 4
 MIN_CASELESS_LENGTH: Final = 8
 """Shorter values may be ordinary words: only their exact spelling is masked."""
 
-Scalar = str | int | bool | None
+SecretScalar = str | int | bool | None
 
 
 OnRead = Callable[[str, SecretRef, str], None]
@@ -216,7 +216,7 @@ class Redactor:
                 return True
         return False
 
-    def scalar(self, value: Scalar) -> Scalar:
+    def scalar(self, value: SecretScalar) -> SecretScalar:
         """A value of metadata; a number that is a secret becomes the mask."""
         if isinstance(value, str):
             return self(value)
@@ -225,7 +225,7 @@ class Redactor:
         text = str(value)
         return value if self(text) == text else self(text)
 
-    def mapping(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    def mapping(self, values: Mapping[str, SecretScalar]) -> dict[str, SecretScalar]:
         return {self(name): self.scalar(value) for name, value in values.items()}
 
 

@@ -56,7 +56,7 @@ STOP_S = 5.0
 """How long the worker waits for threads and slots that should end at once."""
 
 IsStale = Callable[[TaskRequest], bool]
-Cancelled = Callable[[Collection[str]], set[str]]
+FindCancelled = Callable[[Collection[str]], set[str]]
 """Returns those of the runs that are being cancelled."""
 
 
@@ -96,7 +96,7 @@ class Worker:
         timing: Timing | None = None,
         is_stale: IsStale = lambda request: False,
         is_over: IsStale = lambda request: False,
-        cancelled: Cancelled = lambda runs: set(),
+        cancelled: FindCancelled = lambda runs: set(),
         drain_s: float = 30.0,
         beats_always: bool = False,
     ) -> None:

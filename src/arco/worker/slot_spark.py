@@ -30,15 +30,15 @@ class GuestSpark:
         self._slot = slot
         self._clock = clock
         self._pool: int | None = None
-        self._asked_at: float | None = None
+        self._requested_at: float | None = None
         self._start_s = 0.0
         self.tags: tuple[str, ...] = ()
         """The tags of the attempt's jobs."""
 
     def start_s(self, now: float) -> float:
         """How long the attempt waited for the start of Spark, which does not count for the task."""
-        asked_at = self._asked_at
-        waiting = 0.0 if asked_at is None else now - asked_at
+        requested_at = self._requested_at
+        waiting = 0.0 if requested_at is None else now - requested_at
         return min(self._start_s + waiting, MAX_START_S)
 
     def supply(self) -> None:
@@ -48,7 +48,7 @@ class GuestSpark:
             return
         if self._pool is None:
             self._pool = self._host.enter()
-        self._asked_at = self._clock.monotonic()
+        self._requested_at = self._clock.monotonic()
         self._answer(functools.partial(self._address, self._host, self._pool))
 
     def _address(self, host: SparkHost, pool: int) -> messages.SparkAddress:
@@ -61,9 +61,9 @@ class GuestSpark:
                 unavailable=error.message, hint=error.hint, permanent=lasting
             )
         finally:
-            if self._asked_at is not None:
-                self._start_s += self._clock.monotonic() - self._asked_at
-                self._asked_at = None
+            if self._requested_at is not None:
+                self._start_s += self._clock.monotonic() - self._requested_at
+                self._requested_at = None
 
     def send_status(self, port: int) -> None:
         host = self._host

@@ -64,7 +64,7 @@ class Supervision:
         self._began = core.clock.monotonic()
         self._base_bytes = 0
         self._stopped_at: float | None = None
-        self._asked_at = 0.0
+        self._signalled_at = 0.0
         self._reason: BaseException | None = None
         """Why the attempt is to stop."""
         self._result: TaskResult | None = None
@@ -125,8 +125,8 @@ class Supervision:
             self._stopped_at = now
         if now - self._stopped_at >= GRACE_S:
             self._slot.kill()
-        elif now - self._asked_at >= _ASK_AGAIN_S:
-            self._asked_at = now
+        elif now - self._signalled_at >= _ASK_AGAIN_S:
+            self._signalled_at = now
             late = isinstance(self._reason, TaskTimeout)
             self._slot.signal(TIME_OUT if late else CANCEL)
 

@@ -43,10 +43,10 @@ CompatibilityMode = Literal["none", "backward", "forward", "full"]
 """Which changes of a schema are allowed; see the table in `arco.columns.compatibility`."""
 CompatibilityPolicy = Literal["all", "consumers"]
 """Whether all columns are protected, or those that another asset reads, by column lineage."""
-Action = Literal["continue", "warn", "quarantine", "block", "fail_task", "fail_run"]
-ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+GateAction = Literal["continue", "warn", "quarantine", "block", "fail_task", "fail_run"]
+ACTIONS: Final[tuple[GateAction, ...]] = get_args(GateAction)
 """The actions for a failed check, from the weakest to the strongest."""
-HOLDING: Final[Action] = "quarantine"
+HOLDING: Final[GateAction] = "quarantine"
 """With this action and stronger ones, an output does not become current."""
 Preset = Literal["strict", "lenient", "quarantine"]
 Category = Literal[
@@ -179,7 +179,7 @@ class RetrySpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     never_on: tuple[str, ...] = ()
 
 
-PRESETS: Final[dict[Preset, dict[Severity, Action]]] = {
+PRESETS: Final[dict[Preset, dict[Severity, GateAction]]] = {
     "strict": {"info": "continue", "warning": "warn", "error": "block", "critical": "fail_run"},
     "lenient": {"info": "continue", "warning": "continue", "error": "warn", "critical": "block"},
     "quarantine": {
@@ -195,14 +195,14 @@ class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The action for a failed check, by its severity: a preset, and exceptions from it."""
 
     preset: Preset = "strict"
-    info: Action | None = None
-    warning: Action | None = None
-    error: Action | None = None
-    critical: Action | None = None
+    info: GateAction | None = None
+    warning: GateAction | None = None
+    error: GateAction | None = None
+    critical: GateAction | None = None
 
-    def action(self, severity: Severity, *, promised: bool = False) -> Action:
+    def action(self, severity: Severity, *, promised: bool = False) -> GateAction:
         """`promised`: a contract promises it, so the output is held at least."""
-        exception: Action | None = getattr(self, severity)
+        exception: GateAction | None = getattr(self, severity)
         action = exception or PRESETS[self.preset][severity]
         return max(action, HOLDING, key=ACTIONS.index) if promised else action
 

@@ -72,7 +72,7 @@ def check_answer(answer: SensorAnswer) -> None:
 
 
 def _problems(answer: SensorAnswer) -> Iterator[tuple[str, str]]:
-    fewer = "return fewer at a time, with a cursor to go on from, and more=True"
+    fewer = "return fewer per evaluation, with a cursor to go on from, and more=True"
     if len(answer.runs) > MAX_RUNS:
         yield f"it asks for {len(answer.runs):,} runs; the limit is {MAX_RUNS:,}", fewer
     for run in answer.runs:
@@ -88,7 +88,7 @@ def _problems(answer: SensorAnswer) -> Iterator[tuple[str, str]]:
             yield f"the config of request {run.key!r} is too large", "give a reference to it"
     added = [(name, key) for name, keys in answer.keys.items() for key in keys]
     if len(added) > MAX_ADDED_KEYS or sum(_size(key) for _, key in added) > MAX_ADDED_BYTES:
-        yield f"it adds {len(added):,} partition keys, which are too many at a time", fewer
+        yield f"it adds {len(added):,} partition keys, too many for one evaluation", fewer
     for name, key in added:
         if not name or not key:
             yield f"it adds the empty key {key!r} to the set {name!r}", "leave it out"

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from servo.contract.config_values import WireValue
 from servo.contract.manifest import (
-    Action,
     Category,
     Check,
     ColumnDef,
     Extra,
+    GateAction,
     Gating,
     PersonalDataPolicy,
     Phase,
@@ -37,7 +37,7 @@ PROMISING: Final = 6
 NOT_PERSONAL: Final = "none"
 """Used as a kind of personal data: the column holds none, whatever its sources are."""
 
-Outcome = Literal["succeeded", "failed", "cancelled"]
+TaskOutcome = Literal["succeeded", "failed", "cancelled"]
 
 
 class ObjectRef(Struct, frozen=True, omit_defaults=True):
@@ -319,7 +319,7 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which input that was: an asset may be more than one."""
     columns: tuple[str, ...] = ()
     status: CheckStatus = "passed"
-    action: Action = "continue"
+    action: GateAction = "continue"
     """What the asset's gating makes of it."""
     expected: str = ""
     actual: str = ""
@@ -407,7 +407,7 @@ class OutputCommit(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     materialization: Materialization
     checks: tuple[CheckResult, ...] = ()
-    gate: Action = "continue"
+    gate: GateAction = "continue"
     instead: MaterializationRef | None = None
     lineage: Lineage | None = None
     truncated: tuple[Truncated, ...] = ()
@@ -418,13 +418,13 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     task_id: str
     attempt: int
     attempt_id: str
-    outcome: Outcome
+    outcome: TaskOutcome
     worker_id: str
     materialization: Materialization | None = None
     adopted: bool = False
     """Whether this is the output of another attempt, which had created the commit marker."""
     checks: tuple[CheckResult, ...] = ()
-    gate: Action = "continue"
+    gate: GateAction = "continue"
     """The strongest action of the checks. It decides what happens with the output."""
     instead: MaterializationRef | None = None
     """The version that downstream tasks read while the output is in quarantine."""

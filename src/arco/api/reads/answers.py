@@ -26,7 +26,7 @@ from arco.answers.shapes import (
     RemediationHint,
 )
 from arco.answers.snapshot_diff import SnapshotDiff, snapshot_diff
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.problems import invalid_field
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.run_reads import RunId
@@ -190,12 +190,12 @@ class HealthParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_health(
     view: View, visible: Visible, parameters: HealthParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, AssetHealth]]:
+) -> Iterator[tuple[PageKey, AssetHealth]]:
     """List the health of deployed assets, worst first."""
     for each in _health(view, visible):
         key = (RANK[each.status], each.asset)
-        is_wanted = parameters.status is UNSET or each.status in parameters.status
-        if is_wanted and (window.after is None or key > window.after):
+        is_selected = parameters.status is UNSET or each.status in parameters.status
+        if is_selected and (window.after is None or key > window.after):
             yield key, each
 
 

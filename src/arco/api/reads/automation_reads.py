@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from arco.api.page_tokens import SortKey
-from arco.api.reads.request_reads import asked_for
+from arco.api.page_tokens import PageKey
+from arco.api.reads.request_reads import request_without_deployments
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.row_visibility import RowVisibility
 from arco.api.views import View
@@ -64,7 +64,7 @@ def schedule_body(view: View, row: ScheduleRow) -> ScheduleBody:
 
 def list_schedules(
     view: View, visible: Visible, parameters: RemovedParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ScheduleBody]]:
+) -> Iterator[tuple[PageKey, ScheduleBody]]:
     """List schedules with their last and next ticks."""
     for row in AutomationReader(view.snapshot).schedules(removed=parameters.removed):
         after = window.after is None or (row.schedule_id,) > window.after
@@ -99,7 +99,7 @@ class TickBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_ticks(
     view: View, visible: Visible, parameters: ProjectItemPages, window: PageWindow
-) -> Iterator[tuple[SortKey, TickBody]]:
+) -> Iterator[tuple[PageKey, TickBody]]:
     """List the ticks of a schedule and their outcomes, newest first."""
     row = require_schedule(view, visible, parameters.project, parameters.name)
     after: Any = window.after
@@ -130,7 +130,7 @@ def _tick(entry: TickEntry) -> TickBody:
 
 def list_sensors(
     view: View, visible: Visible, parameters: RemovedParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, SensorRow]]:
+) -> Iterator[tuple[PageKey, SensorRow]]:
     """List sensors with their state and last recorded evaluation."""
     for row in SensorReader(view.snapshot).sensors(removed=parameters.removed):
         after = window.after is None or (row.sensor_id,) > window.after
@@ -141,7 +141,7 @@ def list_sensors(
 class SensorBody(msgspec.Struct, frozen=True, kw_only=True):
     sensor: SensorRow
     messages: list[SensorMessageRow]
-    """The first that wait or were given up."""
+    """The first that wait or have failed."""
 
 
 def get_sensor(view: View, visible: Visible, parameters: ProjectItemParameters) -> SensorBody:
@@ -160,7 +160,7 @@ def require_sensor(view: View, visible: Visible, project: str, name: str) -> Sen
 
 def list_evaluations(
     view: View, visible: Visible, parameters: ProjectItemPages, window: PageWindow
-) -> Iterator[tuple[SortKey, SensorEvaluationRow]]:
+) -> Iterator[tuple[PageKey, SensorEvaluationRow]]:
     """List the recorded evaluations of a sensor, the newest first."""
     row = require_sensor(view, visible, parameters.project, parameters.name)
     after: Any = window.after
@@ -185,13 +185,13 @@ class BackfillBody(BackfillRow, frozen=True, kw_only=True):
 def backfill_body(entry: Backfill) -> BackfillBody:
     counts = ("active_runs", "completed", "failed", "skipped", "cancelled", "pending")
     fields = msgspec.structs.asdict(entry.row) | {name: getattr(entry, name) for name in counts}
-    fields["request"] = msgspec.json.encode(asked_for(entry.row.request)).decode()
+    fields["request"] = msgspec.json.encode(request_without_deployments(entry.row.request)).decode()
     return BackfillBody(**fields)
 
 
 def list_backfills(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, BackfillBody]]:
+) -> Iterator[tuple[PageKey, BackfillBody]]:
     """List backfills with their progress, the newest first."""
     after: Any = window.after
     for entry in AutomationReader(view.snapshot).backfills():
@@ -227,7 +227,7 @@ class ChunkListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_backfill_chunks(
     view: View, visible: Visible, parameters: ChunkListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, BackfillRunRow]]:
+) -> Iterator[tuple[PageKey, BackfillRunRow]]:
     """List the requested chunks of a backfill, each with its newest run."""
     entry = require_backfill(view, visible, parameters.backfill_id)
     for row in AutomationReader(view.snapshot).backfill_runs(entry.row.backfill_id):
@@ -240,7 +240,7 @@ def list_backfill_chunks(
 
 def list_automations(
     view: View, visible: Visible, parameters: RemovedParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, AutomationRow]]:
+) -> Iterator[tuple[PageKey, AutomationRow]]:
     """List assets with automation and its state."""
     for row in AutomationReader(view.snapshot).automations(removed=parameters.removed):
         after = window.after is None or (row.asset_key,) > window.after
@@ -254,7 +254,7 @@ class FreshnessParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_freshness(
     view: View, visible: Visible, parameters: FreshnessParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, SeriesFreshness]]:
+) -> Iterator[tuple[PageKey, SeriesFreshness]]:
     """List the status of assets with a freshness policy."""
     reader = FreshnessReader(view.snapshot)
     keys = {policy.asset_key for policy in reader.policies()}
@@ -262,8 +262,8 @@ def list_freshness(
     series = sorted(reader.series(seen, view.now), key=lambda each: (each.asset, each.series))
     for each in series:
         key = (each.asset, each.series)
-        is_wanted = not parameters.stale or each.status == FreshnessStatus.STALE
-        if is_wanted and (window.after is None or key > window.after):
+        is_selected = not parameters.stale or each.status == FreshnessStatus.STALE
+        if is_selected and (window.after is None or key > window.after):
             yield key, each
 
 

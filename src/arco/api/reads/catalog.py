@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.views import View, require_asset, require_namespace
 from arco.catalog.governance_reader import GovernanceReader, SubjectView
@@ -51,7 +51,7 @@ class NamespaceBody(NamespaceRow, frozen=True, kw_only=True):
 
 def list_namespaces(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, NamespaceRow]]:
+) -> Iterator[tuple[PageKey, NamespaceRow]]:
     """List namespaces by name."""
     for row in sorted(view.snapshot.all(NAMESPACES), key=lambda row: row.namespace):
         after = window.after is None or (row.namespace,) > window.after
@@ -95,7 +95,7 @@ class SortedAssetNames:
             start, _ = self.namespaces.get(namespace, (place, place))
             self.namespaces[namespace] = (start, place + 1)
 
-    def after(self, visible: Visible, namespace: str, key: SortKey | None) -> Iterator[int]:
+    def after(self, visible: Visible, namespace: str, key: PageKey | None) -> Iterator[int]:
         """The places of visible assets; hidden namespaces are skipped."""
         first = 0 if key is None else bisect_right(self.keys, key)
         for name, (start, end) in self.namespaces.items():
@@ -109,7 +109,7 @@ def asset_names(view: View) -> SortedAssetNames:
 
 def list_assets(
     view: View, visible: Visible, parameters: AssetListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, AssetRow]]:
+) -> Iterator[tuple[PageKey, AssetRow]]:
     """List assets by namespace and name."""
     if parameters.namespace:
         require_namespace(visible, parameters.namespace)
@@ -155,7 +155,7 @@ class AssetColumnsParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_asset_columns(
     view: View, visible: Visible, parameters: AssetColumnsParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ColumnRow]]:
+) -> Iterator[tuple[PageKey, ColumnRow]]:
     """List the columns that an asset has or had: those in use first, in their order."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     for row in SchemaReader(view.snapshot).columns(asset_id):
@@ -182,7 +182,7 @@ class SchemaVersionBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_asset_schemas(
     view: View, visible: Visible, parameters: AssetColumnsParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, SchemaVersionBody]]:
+) -> Iterator[tuple[PageKey, SchemaVersionBody]]:
     """List the versions of an asset's schema, the newest first."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     reader = SchemaReader(view.snapshot)

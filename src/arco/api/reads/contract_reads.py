@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from arco.answers.contract_report import ContractJudge, PromiseResult
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.masking import masked_columns
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
@@ -69,19 +69,19 @@ class ContractListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_contracts(
     view: View, visible: Visible, parameters: ContractListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ContractBody]]:
+) -> Iterator[tuple[PageKey, ContractBody]]:
     """List the contracts of assets and whether they are kept."""
     reader = ContractReader(view.snapshot)
     for each in view.derived("contracts", reader.contracts):
         if window.after is not None and (each.asset,) <= window.after:
             continue
-        if visible.sees_asset(each.asset) and _is_wanted(each, parameters):
+        if visible.sees_asset(each.asset) and _is_selected(each, parameters):
             yield (each.asset,), contract_body(each.asset, each.row)
 
 
-def _is_wanted(contract: NamedContract, parameters: ContractListParameters) -> bool:
-    is_there = parameters.namespace in ("", contract.asset.partition(".")[0])
-    return is_there and (not parameters.breached or bool(contract.row.open_breaches))
+def _is_selected(contract: NamedContract, parameters: ContractListParameters) -> bool:
+    in_namespace = parameters.namespace in ("", contract.asset.partition(".")[0])
+    return in_namespace and (not parameters.breached or bool(contract.row.open_breaches))
 
 
 class ContractParameters(AtParameters, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ class ContractVersionBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_contract_versions(
     view: View, visible: Visible, parameters: ContractPages, window: PageWindow
-) -> Iterator[tuple[SortKey, ContractVersionBody]]:
+) -> Iterator[tuple[PageKey, ContractVersionBody]]:
     """List the history of a contract: versions and accepted breaks, newest first."""
     asset_id_of(view, visible, parameters.asset)
     for row in ContractReader(view.snapshot).versions(parameters.asset):
@@ -142,7 +142,7 @@ def _version_body(row: ContractVersionRow) -> ContractVersionBody:
 
 def list_contract_breaches(
     view: View, visible: Visible, parameters: ContractPages, window: PageWindow
-) -> Iterator[tuple[SortKey, ContractBreachRow]]:
+) -> Iterator[tuple[PageKey, ContractBreachRow]]:
     """List the breaches of an asset's contract, the newest first."""
     asset_id_of(view, visible, parameters.asset)
     after: Any = window.after

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.run_reads import Time
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
@@ -197,7 +197,7 @@ class VersionListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_versions(
     view: View, visible: Visible, parameters: VersionListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, MaterializationRow]]:
+) -> Iterator[tuple[PageKey, MaterializationRow]]:
     """List the versions of an asset's partitions, good or not, the newest first."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     after: Any = window.after
@@ -231,7 +231,7 @@ class DynamicKeyParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_dynamic_keys(
     view: View, visible: Visible, parameters: DynamicKeyParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, DynamicKeyRow]]:
+) -> Iterator[tuple[PageKey, DynamicKeyRow]]:
     """List the keys of a dynamic dimension."""
     if not visible.all and not RowVisibility(view, visible).key_set(parameters.keys):
         return
@@ -251,7 +251,7 @@ class CheckListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_checks(
     view: View, visible: Visible, parameters: CheckListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, CheckStatusRow]]:
+) -> Iterator[tuple[PageKey, CheckStatusRow]]:
     """List the newest result of each check for each partition of an asset."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     partition = None if parameters.partition is UNSET else parameters.partition
@@ -272,7 +272,7 @@ class CheckResultParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_check_results(
     view: View, visible: Visible, parameters: CheckResultParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, CheckResultRow]]:
+) -> Iterator[tuple[PageKey, CheckResultRow]]:
     """List the results of an asset's checks, the newest first, with samples of failing rows."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     after: Any = window.after
@@ -290,7 +290,7 @@ def list_check_results(
         yield _result_key(row), row
 
 
-def _result_key(row: CheckResultRow) -> SortKey:
+def _result_key(row: CheckResultRow) -> PageKey:
     return row.evaluated_at, row.asset_id, row.attempt_id, row.check_id
 
 
@@ -305,7 +305,7 @@ class QuarantineListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_held_outputs(
     view: View, visible: Visible, parameters: QuarantineListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, QuarantineRow]]:
+) -> Iterator[tuple[PageKey, QuarantineRow]]:
     """List outputs that are held, the newest first."""
     if parameters.asset:
         require_asset(visible, parameters.asset)

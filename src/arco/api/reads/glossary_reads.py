@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.catalog import AssetName, GovernanceBody, asset_id_of
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.views import View, require_asset, require_namespace
@@ -31,7 +31,7 @@ TermName = Annotated[str, Meta(min_length=1, max_length=128, description="The te
 
 def list_terms(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, TermRow]]:
+) -> Iterator[tuple[PageKey, TermRow]]:
     """List the terms of the glossary."""
     for row in GovernanceReader(view.snapshot).terms():
         if window.after is None or (row.term,) > window.after:

@@ -54,7 +54,7 @@ LISTED: Final = 1_000
 KEPT_BYTES: Final = 32 << 20
 
 
-def is_shown(path: str, *, see_all: bool) -> bool:
+def is_readable(path: str, *, see_all: bool) -> bool:
     """`see_all`: also of keys, roles and the audit log."""
     if path.startswith("artifacts/"):
         return path.endswith(".json")
@@ -112,7 +112,7 @@ class ShownObjects:
 
     def get(self, path: str, *, see_all: bool) -> bytes:
         """Raises NotFound for objects that are not shown, as for missing ones."""
-        if not is_shown(path, see_all=see_all):
+        if not is_readable(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
         if see_all or not _is_redacted(path):
             return self._store.get(path).data
@@ -120,7 +120,7 @@ class ShownObjects:
         return self._once(path, make)
 
     def part(self, path: str, start: int, length: int, *, see_all: bool) -> bytes:
-        if not is_shown(path, see_all=see_all):
+        if not is_readable(path, see_all=see_all):
             raise NotFound(f"{path} does not exist")
         if not see_all and _is_redacted(path):
             return part_of(path, self.get(path, see_all=see_all), start, length)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.automation_reads import sees_project
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.views import View
@@ -48,7 +48,7 @@ class DeploymentListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_deployments(
     view: View, visible: Visible, parameters: DeploymentListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, DeploymentRow]]:
+) -> Iterator[tuple[PageKey, DeploymentRow]]:
     """List deployments, the newest first."""
     after: Any = window.after
     rows = OrchestrationReader(view.snapshot).deployments(parameters.project or None)
@@ -128,7 +128,7 @@ class NotificationListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_notifications(
     view: View, visible: Visible, parameters: NotificationListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, NotificationRow]]:
+) -> Iterator[tuple[PageKey, NotificationRow]]:
     """List notifications and their delivery state, newest first."""
     require_everything(visible, "notifications")
     after: Any = window.after
@@ -146,7 +146,7 @@ def list_notifications(
 
 def list_alerts(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, AlertRow]]:
+) -> Iterator[tuple[PageKey, AlertRow]]:
     """List open alerts: failures that have not recovered."""
     rows = sorted(
         NotificationReader(view.snapshot).alerts(),
@@ -163,7 +163,7 @@ def list_alerts(
 
 def list_notification_rules(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, NotificationRuleRow]]:
+) -> Iterator[tuple[PageKey, NotificationRuleRow]]:
     """List the rules that deployed projects declare."""
     for row in NotificationReader(view.snapshot).rules():
         after = window.after is None or (row.rule_id,) > window.after
@@ -184,7 +184,7 @@ class GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_generations(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, GenerationBody]]:
+) -> Iterator[tuple[PageKey, GenerationBody]]:
     """List the generations that are kept, the newest first."""
     generations = KeptGenerations(view.manifests.floor(), view.generation)
     numbers = reversed(range(len(generations)))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.lineage import ColumnName, LinkBody, LinkEnd, link_body
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
@@ -29,7 +29,7 @@ class PersonalListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_personal_columns(
     view: View, visible: Visible, parameters: PersonalListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, PersonalColumn]]:
+) -> Iterator[tuple[PageKey, PersonalColumn]]:
     """List columns with personal or sensitive data, declared or inherited."""
     if parameters.namespace:
         require_namespace(visible, parameters.namespace)
@@ -38,8 +38,8 @@ def list_personal_columns(
         key = (each.asset, each.column)
         if window.after is not None and key <= window.after:
             continue
-        is_there = parameters.namespace in ("", each.asset.partition(".")[0])
-        if is_there and visible.sees_asset(each.asset):
+        in_namespace = parameters.namespace in ("", each.asset.partition(".")[0])
+        if in_namespace and visible.sees_asset(each.asset):
             yield key, each
 
 

@@ -117,13 +117,13 @@ class _TickPlans:
         assets = self._world.graph.assets.values()
         dimensions = (dimension for asset in assets for dimension in asset.partitions)
         self._times = {each: None for each in dimensions if isinstance(each, TimeDimension)}
-        self._made: dict[tuple[int, ...], _TickPlan] = {}
+        self._plans: dict[tuple[int, ...], _TickPlan] = {}
 
     def of(self, at: datetime) -> _TickPlan:
         periods = tuple(Calendar(dimension, at).complete for dimension in self._times)
-        if periods not in self._made:
-            self._made[periods] = self._plan(at)
-        return self._made[periods]
+        if periods not in self._plans:
+            self._plans[periods] = self._plan(at)
+        return self._plans[periods]
 
     def _plan(self, at: datetime) -> _TickPlan:
         try:

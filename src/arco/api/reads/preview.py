@@ -1,7 +1,7 @@
 """The first rows of a version. No file is handed out, and personal values are always masked.
 
-What an answer costs is bounded: of each column the beginning is read, of at most so many columns,
-and long values are cut.
+What an answer costs is bounded: only the beginning of each column is read, the number of columns
+has a maximum, and long values are cut.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PreviewBody(msgspec.Struct, frozen=True, kw_only=True):
     masked: list[str]
     """Columns that are personal or restricted: their values are not shown."""
     more_columns: int
-    """So many are left out."""
+    """Number of columns that are left out."""
 
 
 def preview_data(view: View, visible: Visible, parameters: PreviewParameters) -> PreviewBody:

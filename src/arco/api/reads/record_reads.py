@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.answers import RecommendationBody, answers_of
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.operations import require_everything
@@ -174,7 +174,7 @@ class ReportsParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_reports(
     view: View, visible: Visible, parameters: ReportsParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ReportedOutputBody]]:
+) -> Iterator[tuple[PageKey, ReportedOutputBody]]:
     """List external outputs of an asset reported in the last 30 days, newest first."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     names = lineage_reader(view.snapshot).names
@@ -200,7 +200,7 @@ def list_reports(
 
 def list_imports(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ImportRow]]:
+) -> Iterator[tuple[PageKey, ImportRow]]:
     """List what was imported from dbt: the newest import of each source."""
     require_everything(visible, "imports")
     for row in sorted(ImportReader(view.snapshot).imports(), key=lambda row: row.source):
@@ -219,7 +219,7 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_pins(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, PinBody]]:
+) -> Iterator[tuple[PageKey, PinBody]]:
     """List pins: generations that are kept regardless of age, including expired pins."""
     require_everything(visible, "pins")
     for pin in sorted(read_pins(view.store), key=lambda pin: (pin.generation, pin.name)):
@@ -260,7 +260,7 @@ class RecommendationParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_recommendations(
     view: View, visible: Visible, parameters: RecommendationParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, RecommendationBody]]:
+) -> Iterator[tuple[PageKey, RecommendationBody]]:
     """List recommended improvements, most important first."""
     if parameters.asset:
         asset_id_of(view, visible, parameters.asset)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.row_visibility import RowVisibility
 from arco.api.views import View
@@ -47,10 +47,12 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
 def request_body(row: RunRequestRow) -> RequestBody:
     fields = msgspec.structs.asdict(row)
     names = [name for name in RequestBody.__struct_fields__ if name != "request"]
-    return RequestBody(**{name: fields[name] for name in names}, request=asked_for(row.request))
+    return RequestBody(
+        **{name: fields[name] for name in names}, request=request_without_deployments(row.request)
+    )
 
 
-def asked_for(request: str) -> PlanRequest:
+def request_without_deployments(request: str) -> PlanRequest:
     """What was asked for, without the deployments that it is planned with, of all projects."""
     decoded: PlanRequest = decode_request(request)
     return msgspec.structs.replace(decoded, deployments=())
@@ -58,7 +60,7 @@ def asked_for(request: str) -> PlanRequest:
 
 def list_requests(
     view: View, visible: Visible, parameters: RequestListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, RequestBody]]:
+) -> Iterator[tuple[PageKey, RequestBody]]:
     """List requests for runs, the newest first."""
     in_states = () if parameters.state is UNSET else tuple(parameters.state)
     if parameters.state is not UNSET and not in_states:

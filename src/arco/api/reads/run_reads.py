@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.catalog import AssetName
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.run_visibility import (
@@ -24,7 +24,7 @@ from arco.api.run_visibility import (
     sees_whole_run,
 )
 from arco.api.views import View, require_asset
-from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
+from arco.dispatch.waiting import Occupied, Waiting, older_runs, read_liveness, waiting
 from arco.errors import NotFound
 from arco.execution.tables import MaterializationRow
 from arco.orchestration import states
@@ -97,7 +97,7 @@ def _listed(view: View, visible: Visible, row: RunRow) -> Any:
 
 def list_runs(
     view: View, visible: Visible, parameters: RunListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, RunBody]]:
+) -> Iterator[tuple[PageKey, RunBody]]:
     """List runs, the newest first."""
     if parameters.asset:
         require_asset(visible, parameters.asset)
@@ -157,7 +157,9 @@ def _waiting(view: View, row: RunRow) -> list[Waiting]:
         return []
     tasks = OrchestrationReader(view.snapshot).tasks(row.run_id)
     occupied, older = Occupied.read(view.snapshot), older_runs(view.snapshot, row, tasks)
-    return list(waiting(row, tasks, look(view.store, row, tasks), view.now, occupied, older))
+    return list(
+        waiting(row, tasks, read_liveness(view.store, row, tasks), view.now, occupied, older)
+    )
 
 
 class TaskListParameters(PageParameters, frozen=True, kw_only=True):
@@ -169,7 +171,7 @@ class TaskListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_tasks(
     view: View, visible: Visible, parameters: TaskListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, TaskRow]]:
+) -> Iterator[tuple[PageKey, TaskRow]]:
     """List the tasks of a run in the order of its plan."""
     run_id = require_run(view, visible, parameters.run_id).run_id
     for index, task_id, asset, state in task_order(view, run_id):
@@ -284,7 +286,7 @@ class OutputBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_run_outputs(
     view: View, visible: Visible, parameters: OutputListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, OutputBody]]:
+) -> Iterator[tuple[PageKey, OutputBody]]:
     """List the versions that a run wrote, with their status, in the order of the plan."""
     row = require_run(view, visible, parameters.run_id)
     outputs = run_outputs(view.snapshot, row.run_id, reused=parameters.reused).outputs
@@ -310,7 +312,7 @@ class PlannedTaskBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_planned_tasks(
     view: View, visible: Visible, parameters: PlanListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, PlannedTaskBody]]:
+) -> Iterator[tuple[PageKey, PlannedTaskBody]]:
     """List the plan of a run: each task, whether it runs, and why."""
     row = require_run(view, visible, parameters.run_id)
     plan = view.library.plan(row.plan_id)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.long_reads import LongRead
-from arco.api.page_tokens import SortKey
+from arco.api.page_tokens import PageKey
 from arco.api.reads.operations import require_everything
 from arco.api.reads.run_reads import Time
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
@@ -50,7 +50,7 @@ def api_key_body(row: ApiKeyRow) -> ApiKeyBody:
 
 def list_api_keys(
     view: View, visible: Visible, parameters: PageParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, ApiKeyBody]]:
+) -> Iterator[tuple[PageKey, ApiKeyBody]]:
     """List API keys, the newest first."""
     after: Any = window.after
     for row in SecurityReader(view.snapshot).api_keys(visible):
@@ -75,7 +75,7 @@ class RoleListParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_roles(
     view: View, visible: Visible, parameters: RoleListParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, RoleBindingRow]]:
+) -> Iterator[tuple[PageKey, RoleBindingRow]]:
     """List role bindings."""
     for row in SecurityReader(view.snapshot).bindings(visible, parameters.subject):
         key = (row.namespace, row.subject)
@@ -136,7 +136,7 @@ class AuditParameters(PageParameters, frozen=True, kw_only=True):
 
 def list_audit(
     view: View, visible: Visible, parameters: AuditParameters, window: PageWindow
-) -> Iterator[tuple[SortKey, AuditRow]]:
+) -> Iterator[tuple[PageKey, AuditRow]]:
     """List records of the audit log, the newest first."""
     published = view.snapshot.published_at
     conditions = AuditFilter(

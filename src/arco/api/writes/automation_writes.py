@@ -295,11 +295,11 @@ def _is_same(entry: Backfill, draft: BackfillDraft) -> bool:
     row, stored = entry.row, decode_request(entry.row.request)
     names = ("selection", "exclude", "partitions", "force", "refresh_sources", "config")
 
-    def asked(request: PlanRequest) -> list[Any]:
+    def settings_of(request: PlanRequest) -> list[Any]:
         return [getattr(request, name) for name in names]
 
     settings = (draft.chunk_size, draft.max_concurrent_runs, draft.newest_first)
-    return asked(stored) == asked(draft.request) and settings == (
+    return settings_of(stored) == settings_of(draft.request) and settings == (
         row.chunk_size,
         row.max_concurrent_runs,
         row.newest_first,

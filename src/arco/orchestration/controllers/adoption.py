@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from arco.orchestration.actions import AdoptRun
 from arco.orchestration.board import Board
-from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.controllers.lost_attempts import WorkerState
 from arco.orchestration.limits import Timing
 
 
@@ -30,7 +30,7 @@ def adoption(
     orphans = []
     for run in board.others.values():
         engine = alive.get(run.engine_id)
-        heard = since.get(run.run_id, now) if engine is None else engine.changed_at
-        if now - max(heard, watching_since) > silent:
+        changed_at = since.get(run.run_id, now) if engine is None else engine.changed_at
+        if now - max(changed_at, watching_since) > silent:
             orphans.append(AdoptRun(run.run_id))
     return sorted(orphans, key=lambda action: action.run_id)

@@ -1,4 +1,4 @@
-"""A run that is being cancelled: its workers stop, and its tasks end, some at a time.
+"""A run that is being cancelled: its workers stop, and its tasks end in chunks.
 
 The command changes the run's row alone, whatever the run's size. From then on no task of the run is
 enqueued. Workers are told to stop, and after a while their attempts are lost. Waiting tasks are
@@ -18,7 +18,7 @@ from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 
 CHUNK_ROWS = 500
-"""One fact ends tasks until so many tasks, and edges from them, have ended."""
+"""One fact ends tasks until this number of tasks, and of edges from them, is reached."""
 
 
 def cancellation(

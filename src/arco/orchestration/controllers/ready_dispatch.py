@@ -27,7 +27,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from arco.orchestration.actions import Enqueue
-from arco.orchestration.board import Board, Kind, Order, TaskKey, kind_of
+from arco.orchestration.board import Board, Kind, TaskKey, TaskOrder, kind_of
 from arco.orchestration.limits import Limits
 from arco.orchestration.states import RunState, RunTrigger, TaskState
 from arco.orchestration.tables import TaskRow
@@ -36,7 +36,7 @@ RunOrder = tuple[datetime, str]
 """The older run goes first."""
 Pick = tuple[RunOrder, str]
 """A task of a run."""
-Backlog = dict[str, dict[RunOrder, list[Order]]]
+Backlog = dict[str, dict[RunOrder, list[TaskOrder]]]
 """What may be sent, by tenant and run."""
 
 
@@ -226,7 +226,7 @@ def _with_share(
     return shared
 
 
-def _by_turns(runs: Mapping[RunOrder, Sequence[Order]], last: RunOrder | None) -> list[Pick]:
+def _by_turns(runs: Mapping[RunOrder, Sequence[TaskOrder]], last: RunOrder | None) -> list[Pick]:
     """A tenant's tasks by priority; within one, its runs by turns, after the one served last."""
     ring = sorted(runs)
     if last is not None:

@@ -15,16 +15,16 @@ from arco.lineage.flow import KNOWN, NOTHING, SOMEWHERE, TRANSFORMATION, Flow, d
 from arco.lineage.functions import function_of
 from arco.lineage.nested import beside, decided, mixed
 
-Node = dict[str, Any]
+PlanNode = dict[str, Any]
 Env = Mapping[int, Flow]
-Query = Callable[[list[Node], Env], tuple[list[Flow], Flow]]
+SubqueryFlows = Callable[[list[PlanNode], Env], tuple[list[Flow], Flow]]
 """Evaluates the plan of a sub-query, within an environment, to its columns and its influences."""
 
 
 class Term(NamedTuple):
     """An evaluated expression, with its first node."""
 
-    node: Node
+    node: PlanNode
     flow: Flow
 
 
@@ -33,13 +33,13 @@ class Context(NamedTuple):
 
     env: Env
     outer: Env
-    query: Query
+    query: SubqueryFlows
 
-    def of(self, nodes: Sequence[Node]) -> Flow:
+    def of(self, nodes: Sequence[PlanNode]) -> Flow:
         terms = self.terms(nodes)
         return terms[0].flow if terms else NOTHING
 
-    def terms(self, nodes: Sequence[Node]) -> list[Term]:
+    def terms(self, nodes: Sequence[PlanNode]) -> list[Term]:
         """Several expressions, one behind the other."""
         stack: list[Term] = []
         for node in reversed(_without_bodies(nodes)):
@@ -50,7 +50,7 @@ class Context(NamedTuple):
             stack.append(Term(node, self._flow(node, children)))
         return stack[::-1]
 
-    def _flow(self, node: Node, children: list[Term]) -> Flow:
+    def _flow(self, node: PlanNode, children: list[Term]) -> Flow:
         name = name_of(node)
         if name == "AttributeReference":
             return self.env.get(expr_id(node), SOMEWHERE)
@@ -73,7 +73,7 @@ class Context(NamedTuple):
             return self._unknown_lambdas(children)
         return function_of(name, [child.flow for child in children])
 
-    def call(self, function: Node, arguments: Sequence[Flow]) -> Flow:
+    def call(self, function: PlanNode, arguments: Sequence[Flow]) -> Flow:
         """The flow of a lambda's body. Parameters come behind it."""
         body = function["body"]
         count = function["parameters"]
@@ -88,26 +88,26 @@ class Context(NamedTuple):
         return mixed([given, *called])
 
 
-def name_of(node: Node) -> str:
+def name_of(node: PlanNode) -> str:
     kind: str = node["class"]
     return kind[kind.rfind(".") + 1 :]
 
 
-def expr_id(node: Node) -> int:
+def expr_id(node: PlanNode) -> int:
     id: int = node["exprId"]["id"]
     return id
 
 
-def flow_of(nodes: Sequence[Node], env: Env, outer: Env, query: Query) -> Flow:
+def flow_of(nodes: Sequence[PlanNode], env: Env, outer: Env, query: SubqueryFlows) -> Flow:
     """The flow of an expression among the columns in `env`."""
     return Context(env, outer, query).of(nodes)
 
 
-def _without_bodies(nodes: Sequence[Node]) -> Sequence[Node]:
+def _without_bodies(nodes: Sequence[PlanNode]) -> Sequence[PlanNode]:
     """Each lambda as one node, which holds its body and parameters."""
     if not any(name_of(node) == "LambdaFunction" for node in nodes):
         return nodes
-    result: list[Node] = []
+    result: list[PlanNode] = []
     at = 0
     while at < len(nodes):
         node = nodes[at]
@@ -126,7 +126,7 @@ def _without_bodies(nodes: Sequence[Node]) -> Sequence[Node]:
     return result
 
 
-def _end(nodes: Sequence[Node], start: int) -> int:
+def _end(nodes: Sequence[PlanNode], start: int) -> int:
     """Behind the last node of the expression that starts there."""
     missing, at = 1, start
     while missing:
@@ -138,27 +138,27 @@ def _end(nodes: Sequence[Node], start: int) -> int:
 # -- functions that look at their arguments' nodes ----------------------------------------
 
 
-def _literal(node: Node) -> str | None:
+def _literal(node: PlanNode) -> str | None:
     return str(node["value"]) if name_of(node) == "Literal" and "value" in node else None
 
 
-def _position(node: Node) -> int | None:
+def _position(node: PlanNode) -> int | None:
     text = _literal(node)
     return int(text) if text and text.lstrip("-").isdigit() else None
 
 
-def _struct(node: Node, children: list[Term]) -> Flow:
+def _struct(node: PlanNode, children: list[Term]) -> Flow:
     names = [_literal(child.node) or "" for child in children[::2]]
     return nested.struct(names, [child.flow for child in children[1::2]])
 
 
-def _fields_of_items(node: Node, children: list[Term]) -> Flow:
+def _fields_of_items(node: PlanNode, children: list[Term]) -> Flow:
     array = children[0].flow
     entry = nested.field(nested.element(array), node["field"]["name"], node.get("ordinal"))
     return nested.array_of(entry, nested.length(array))
 
 
-def _updated(node: Node, children: list[Term]) -> Flow:
+def _updated(node: PlanNode, children: list[Term]) -> Flow:
     result = children[0].flow
     for operation, value in children[1:]:
         if name_of(operation) == "WithField":
@@ -170,7 +170,7 @@ def _updated(node: Node, children: list[Term]) -> Flow:
     return result
 
 
-def _cast(node: Node, children: list[Term]) -> Flow:
+def _cast(node: PlanNode, children: list[Term]) -> Flow:
     """Fields keep their positions, and have the names of the new type."""
     flow = lift(children[0].flow, TRANSFORMATION)
     return _renamed(flow, node.get("dataType"))
@@ -194,7 +194,7 @@ def _renamed(flow: Flow, type: Any) -> Flow:
     return flow._replace(parts=parts._replace(flows=flows, names=names))
 
 
-def _item(node: Node, children: list[Term]) -> Flow:
+def _item(node: PlanNode, children: list[Term]) -> Flow:
     """`array[n]`, from 0."""
     array, at = children
     if array.flow.parts is None:
@@ -202,7 +202,7 @@ def _item(node: Node, children: list[Term]) -> Flow:
     return nested.chosen_by(nested.item(array.flow, _position(at.node)), at.flow)
 
 
-def _map(node: Node, children: list[Term]) -> Flow:
+def _map(node: PlanNode, children: list[Term]) -> Flow:
     keys, values = children[::2], children[1::2]
     names = [_literal(key.node) for key in keys]
     return nested.map_of(
@@ -212,7 +212,7 @@ def _map(node: Node, children: list[Term]) -> Flow:
     )
 
 
-def _value(node: Node, children: list[Term]) -> Flow:
+def _value(node: PlanNode, children: list[Term]) -> Flow:
     """`map[key]`."""
     mapping, key = children
     if mapping.flow.parts is None:
@@ -220,7 +220,7 @@ def _value(node: Node, children: list[Term]) -> Flow:
     return nested.chosen_by(nested.value_at(mapping.flow, _literal(key.node)), key.flow)
 
 
-def _element_at(node: Node, children: list[Term]) -> Flow:
+def _element_at(node: PlanNode, children: list[Term]) -> Flow:
     """Of a map by its key, of an array from 1, or from its end."""
     value, key = children[:2]
     parts = value.flow.parts
@@ -232,14 +232,14 @@ def _element_at(node: Node, children: list[Term]) -> Flow:
     return nested.chosen_by(nested.item(value.flow, at), key.flow)
 
 
-def _zipped(node: Node, children: list[Term]) -> Flow:
+def _zipped(node: PlanNode, children: list[Term]) -> Flow:
     names = [_literal(each[0]) or "" for each in node["names"]]
     flows = [child.flow for child in children]
     items = nested.struct(names, [nested.element(flow) for flow in flows])
     return nested.array_of(items, merge(nested.length(flow) for flow in flows))
 
 
-_NESTED: Final[dict[str, Callable[[Node, list[Term]], Flow]]] = {
+_NESTED: Final[dict[str, Callable[[PlanNode, list[Term]], Flow]]] = {
     "CreateNamedStruct": _struct,
     "GetStructField": lambda node, children: nested.field(
         children[0].flow, node.get("name") or "", node.get("ordinal")

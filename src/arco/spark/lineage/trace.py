@@ -32,7 +32,7 @@ from arco.lineage.flow import (
     turned,
 )
 from arco.lineage.traced import TracedColumns, traced_columns
-from arco.spark.lineage.expressions import Context, Env, Node, expr_id, flow_of, name_of
+from arco.spark.lineage.expressions import Context, Env, PlanNode, expr_id, flow_of, name_of
 from arco.spark.lineage.generators import generate
 from arco.spark.lineage.relation import Output, Relation, everything, joined, side_by_side
 from servo.contract.task import Influence
@@ -47,7 +47,7 @@ _LEFT_ONLY: Final = ("LeftSemi$", "LeftAnti$")
 
 
 class _Frame(NamedTuple):
-    node: Node
+    node: PlanNode
     start: int
     children: list[Relation]
 
@@ -80,7 +80,7 @@ class _Tracer:
         self._loops: dict[int, list[Flow]] = {}
         """The columns of recursive queries by their ids, as far as they have been followed."""
 
-    def run(self, nodes: list[Node], outer: Env) -> Relation:
+    def run(self, nodes: list[PlanNode], outer: Env) -> Relation:
         stack: list[_Frame] = []
         for at, node in enumerate(nodes):
             stack.append(_Frame(node, at, []))
@@ -95,7 +95,7 @@ class _Tracer:
                     self._advance(parent, nodes[done.start : at + 1], outer)
         raise ValueError("the plan ends before its last node")
 
-    def _relation(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def _relation(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         name = name_of(node)
         handler = _HANDLERS.get(name)
         if handler is not None:
@@ -106,18 +106,18 @@ class _Tracer:
 
     # -- expressions ------------------------------------------------------------------
 
-    def _flow(self, nodes: Sequence[Node], env: Env, outer: Env) -> Flow:
+    def _flow(self, nodes: Sequence[PlanNode], env: Env, outer: Env) -> Flow:
         if len(nodes) == 1 and "exprId" in nodes[0]:  # most columns only pass through
             candidates = env.get(nodes[0]["exprId"]["id"])
             if candidates is not None:
                 return candidates
         return flow_of(nodes, env, outer, self._query)
 
-    def _query(self, plan: list[Node], outer: Env) -> tuple[list[Flow], Flow]:
+    def _query(self, plan: list[PlanNode], outer: Env) -> tuple[list[Flow], Flow]:
         result = self.run(plan, outer)
         return [output.flow for output in result.outputs], Flow(result.influences)
 
-    def _named(self, lists: Sequence[Sequence[Node]], env: Env, outer: Env) -> list[Output]:
+    def _named(self, lists: Sequence[Sequence[PlanNode]], env: Env, outer: Env) -> list[Output]:
         """Attributes and aliases, as projections list them."""
         return [
             Output(expr_id(nodes[0]), nodes[0]["name"], self._flow(nodes, env, outer))
@@ -125,7 +125,11 @@ class _Tracer:
         ]
 
     def _influenced(
-        self, child: Relation, expressions: Sequence[Sequence[Node]], kind: Influence, outer: Env
+        self,
+        child: Relation,
+        expressions: Sequence[Sequence[PlanNode]],
+        kind: Influence,
+        outer: Env,
     ) -> Sources:
         """The influences on a child's rows, and those that some expressions add."""
         env = child.env()
@@ -136,40 +140,40 @@ class _Tracer:
 
     # -- nodes ------------------------------------------------------------------------
 
-    def project(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def project(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         return Relation(self._named(node["projectList"], child.env(), outer), child.influences)
 
-    def filter(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def filter(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         return Relation(
             child.outputs, self._influenced(child, [node["condition"]], "filter", outer)
         )
 
-    def sort(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def sort(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         return Relation(child.outputs, self._influenced(child, node["order"], "sort", outer))
 
-    def deduplicate(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def deduplicate(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         return Relation(child.outputs, self._influenced(child, node["keys"], "group_by", outer))
 
-    def distinct(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def distinct(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         return Relation(child.outputs, joined(child.influences, everything(child, "group_by")))
 
-    def aggregate(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def aggregate(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         outputs = self._named(node["aggregateExpressions"], child.env(), outer)
         keys = node["groupingExpressions"]
         return Relation(outputs, self._influenced(child, keys, "group_by", outer))
 
-    def window(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def window(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         result = self._named(node["windowExpressions"], child.env(), outer)
         return Relation([*child.outputs, *result], child.influences)
 
-    def generate(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def generate(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         heads = [nodes[0] for nodes in node["generatorOutput"]]
         context = Context(child.env(), outer, self._query)
@@ -181,7 +185,7 @@ class _Tracer:
         influences = joined(child.influences, turned(rows.sources, "filter"))
         return Relation([*child.outputs, *result], influences)
 
-    def expand(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def expand(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         """Each row several times: a column is what any of the projections has there."""
         (child,) = children
         env = child.env()
@@ -194,7 +198,7 @@ class _Tracer:
             flows = [SOMEWHERE] * len(node["output"])
         return Relation(_outputs(node, flows), child.influences)
 
-    def join(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def join(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         sides = side_by_side(children)
         conditions = [node[c] for c in ("condition", "asOfCondition") if node.get(c)]
         influences = self._influenced(sides, conditions, "join", outer)
@@ -204,14 +208,14 @@ class _Tracer:
             outputs = children[0].outputs
         return Relation(outputs, influences)
 
-    def lateral_join(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def lateral_join(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (left,) = children
         right = self.run(node["right"][0]["plan"], left.env())
         both = side_by_side([left, right])
         conditions = [node["condition"]] if node.get("condition") else []
         return Relation(both.outputs, self._influenced(both, conditions, "join", outer))
 
-    def union(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def union(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         """By position, under the names and ids of the first."""
         flows = _by_position([[output.flow for output in child.outputs] for child in children])
         outputs = [
@@ -219,14 +223,14 @@ class _Tracer:
         ]
         return Relation(outputs, joined(*(child.influences for child in children)))
 
-    def set_operation(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def set_operation(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         """Rows of the first, as far as the second has them, or has not."""
         left, right = children
         matched = joined(everything(left, "join"), everything(right, "join"))
         influences = joined(left.influences, right.influences, matched)
         return Relation(left.outputs, influences)
 
-    def grouped(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def grouped(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         """A Python function over the rows of a group."""
         result = self._opaque(node, children, outer)
         keys = node.get("groupingAttributes", ())
@@ -234,7 +238,7 @@ class _Tracer:
             result.outputs, self._influenced(side_by_side(children), keys, "group_by", outer)
         )
 
-    def cogrouped(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def cogrouped(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         result = self._opaque(node, children, outer)
         left, right = children
         keys = [
@@ -244,7 +248,7 @@ class _Tracer:
         grouped = turned(merge(key.flow for key in keys).sources, "group_by")
         return Relation(result.outputs, joined(result.influences, grouped))
 
-    def _opaque(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def _opaque(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         """Unknown code: any output may come from any input."""
         sides = side_by_side(children)
         function = node.get("functionExpr") or node.get("func")
@@ -257,7 +261,7 @@ class _Tracer:
         flow = Flow(result.sources, max(result.doubt, LIKELY))
         return Relation(_outputs(node, [flow] * len(node["output"])), sides.influences)
 
-    def serialized(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def serialized(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         """Objects of the JVM turned into columns."""
         sides = side_by_side(children)
         result = lift(merge(output.flow for output in sides.outputs), TRANSFORMATION)
@@ -268,7 +272,7 @@ class _Tracer:
 
     # -- inputs, and what is shared ---------------------------------------------------
 
-    def alias(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def alias(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
         match = INPUT.fullmatch(node["identifier"]["name"])
         if match is None:
@@ -279,20 +283,20 @@ class _Tracer:
         ]
         return Relation(outputs, {})
 
-    def definition(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def definition(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         self._shared[node["id"]] = children[0]
         return children[0]
 
-    def reference(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def reference(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         shared = self._shared.get(node["cteId"])
         if shared is None:
             return _leaf(node)
         return Relation(_outputs(node, [o.flow for o in shared.outputs]), shared.influences)
 
-    def with_definitions(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def with_definitions(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         return children[-1]
 
-    def _advance(self, loop: _Frame, step: list[Node], outer: Env) -> None:
+    def _advance(self, loop: _Frame, step: list[PlanNode], outer: Env) -> None:
         """After the start of a recursive query, and after its step.
 
         The step is repeated on what it gave, until nothing changes: each round can move a source by
@@ -312,7 +316,7 @@ class _Tracer:
         self._loops[id] = doubtful
         loop.children[1] = self.run(step, outer)
 
-    def loop(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def loop(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         flows = _by_position([[output.flow for output in child.outputs] for child in children])
         ids = [each["id"] for each in node.get("outputAttrIds", ())]
         names = [output.name for output in children[0].outputs]
@@ -321,22 +325,22 @@ class _Tracer:
         outputs = [Output(*each) for each in zip(ids, names, flows, strict=True)]
         return Relation(outputs, joined(*(child.influences for child in children)))
 
-    def loop_reference(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def loop_reference(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         """What a recursive query has so far."""
         flows = self._loops.get(node["loopId"])
         return _leaf(node) if flows is None else Relation(_outputs(node, flows), {})
 
-    def range(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+    def range(self, node: PlanNode, children: list[Relation], outer: Env) -> Relation:
         return Relation(_outputs(node, [NOTHING] * len(node["output"])), {})
 
 
-def _leaf(node: Node) -> Relation:
+def _leaf(node: PlanNode) -> Relation:
     """Data that is no input of this asset. File metadata is no column."""
     flows = [_OF_FILES if _of_files(nodes[0]) else SOMEWHERE for nodes in node["output"]]
     return Relation(_outputs(node, flows), {})
 
 
-def _of_files(attribute: Node) -> bool:
+def _of_files(attribute: PlanNode) -> bool:
     type = attribute.get("dataType")
     if not attribute["name"].endswith("_metadata") or not isinstance(type, dict):
         return False
@@ -347,15 +351,15 @@ def _by_position(rows: Sequence[Sequence[Flow]]) -> list[Flow]:
     return [merge(column) for column in zip(*rows, strict=False)]
 
 
-def _outputs(node: Node, flows: Sequence[Flow]) -> list[Output]:
+def _outputs(node: PlanNode, flows: Sequence[Flow]) -> list[Output]:
     heads = [nodes[0] for nodes in node["output"]]
     return [
         Output(expr_id(head), head["name"], flow) for head, flow in zip(heads, flows, strict=False)
     ]
 
 
-Handler = Callable[[_Tracer, Node, list[Relation], Env], Relation]
-_HANDLERS: Final[Mapping[str, Handler]] = {
+PlanHandler = Callable[[_Tracer, PlanNode, list[Relation], Env], Relation]
+_HANDLERS: Final[Mapping[str, PlanHandler]] = {
     "Project": _Tracer.project,
     "Filter": _Tracer.filter,
     "Sort": _Tracer.sort,

@@ -11,6 +11,8 @@ import json
 import re
 from typing import Any, Final
 
+from arco.spark.lineage.expressions import PlanNode
+
 MAX_CASES: Final = 60
 """Times that a CASE may be printed by `toJSON`, about 2 KB each."""
 _CASE: Final = re.compile(r"\bCASE WHEN\b|\bEND\b")
@@ -23,7 +25,6 @@ _LISTS: Final[dict[str, tuple[str, ...]]] = {
     "Window": ("windowExpressions",),
 }
 """Nodes whose only expressions, as far as they matter, are lists."""
-Node = dict[str, Any]
 
 
 def cases(text: str) -> int:
@@ -42,9 +43,9 @@ def items(sequence: Any) -> list[Any]:
     return [sequence.apply(at) for at in range(sequence.size())]
 
 
-def walk(plan: Any) -> list[Node]:
+def walk(plan: Any) -> list[PlanNode]:
     """The nodes of a plan in pre-order. Raises ValueError where it cannot be printed so."""
-    result: list[Node] = []
+    result: list[PlanNode] = []
     waiting = [plan]
     while waiting:
         node = waiting.pop()
@@ -62,11 +63,11 @@ def _tree_text(node: Any) -> str:
     return text
 
 
-def _node(node: Any) -> Node:
+def _node(node: Any) -> PlanNode:
     """A node of the plan without its children."""
     name = node.nodeName()
     if name == "WithCTE":  # its children are not of one kind
-        fields: Node = {}
+        fields: PlanNode = {}
     elif name in _LISTS:
         fields = {field: _each(getattr(node, field)()) for field in _LISTS[name]}
     elif name == "Filter":
@@ -87,11 +88,11 @@ def _node(node: Any) -> Node:
     return {**fields, "class": node.getClass().getName()}
 
 
-def _each(expressions: Any) -> list[list[Node]]:
+def _each(expressions: Any) -> list[list[PlanNode]]:
     return [_expression(each) for each in items(expressions)]
 
 
-def _bare(node: Any) -> Node:
+def _bare(node: Any) -> PlanNode:
     """A node of another kind: as `toJSON` prints it above a leaf of the plan."""
     leaf = node
     while leaf.children().size():
@@ -103,12 +104,12 @@ def _bare(node: Any) -> Node:
     bare = node.withNewChildren(children)
     if cases(_tree_text(bare)) > MAX_CASES:
         raise ValueError(f"a {node.nodeName()} holds too many nested CASE expressions")
-    result: Node = json.loads(bare.toJSON())[0]
+    result: PlanNode = json.loads(bare.toJSON())[0]
     return result
 
 
-def _expression(root: Any) -> list[Node]:
-    result: list[Node] = []
+def _expression(root: Any) -> list[PlanNode]:
+    result: list[PlanNode] = []
     waiting = [root]
     while waiting:
         each = waiting.pop()
@@ -122,10 +123,10 @@ def _expression(root: Any) -> list[Node]:
     return result
 
 
-def _head(expression: Any) -> Node:
+def _head(expression: Any) -> PlanNode:
     """An expression without its children."""
     kind = expression.getClass().getName()
-    result: Node = {"class": kind}
+    result: PlanNode = {"class": kind}
     name = kind[kind.rfind(".") + 1 :]
     if name == "Alias":
         result |= {"name": expression.name(), "exprId": {"id": expression.exprId().id()}}

@@ -84,7 +84,7 @@ class Capacity:
             return self._changed.wait_for(lambda: self.reserved.slots < self.slots, timeout_s)
 
     def _awaited(self) -> str:
-        """The message that has waited so long that no other may pass it."""
+        """The message that no other may pass, because it has waited for too long."""
         if not self._passed_since:
             return ""
         name, since = min(self._passed_since.items(), key=lambda item: item[1])

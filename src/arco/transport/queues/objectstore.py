@@ -210,8 +210,8 @@ class ObjectStoreQueue:
         self._seen: dict[str, _ListedClaim] = {}
         """Claims, by the files of their messages."""
         self.own_claims: dict[_Key, _Own] = {}
-        self._looking = False
-        self._looked_at = float("-inf")
+        self._polling = False
+        self._polled_at = float("-inf")
         self._fresh_until = float("-inf")
         """Candidates are dropped then: something more urgent may have come in."""
         self._patient_until = float("-inf")
@@ -228,7 +228,7 @@ class ObjectStoreQueue:
 
     def put(self, messages: Sequence[Message]) -> None:
         self._all(self._put, messages)
-        self._look_soon()
+        self._poll_soon()
 
     def _put(self, message: Message) -> None:
         # FRESH: a worker that sees it early does no harm, and a failed put is repeated.
@@ -281,7 +281,7 @@ class ObjectStoreQueue:
                 elif refused:
                     self._rest()  # another listing would show the same
                     break
-                elif listings < LISTINGS and self._look(
+                elif listings < LISTINGS and self._poll(
                     at_once=at_once or listings > 0, admission=admission
                 ):
                     listings += 1
@@ -306,7 +306,7 @@ class ObjectStoreQueue:
     def _rest(self) -> None:
         """Wait with the next listing, longer each time until something is claimed."""
         with self._lock:
-            self._looked_at = self._clock.monotonic()
+            self._polled_at = self._clock.monotonic()
             self._rest_s = self._longer(self._rest_s)
             self._pause_s = self._rest_s
 
@@ -443,23 +443,23 @@ class ObjectStoreQueue:
         keys = [_key(delivery) for delivery in deliveries]
         self._forget(keys)
         self._all(lambda key: self._store.put(key.claim, b"", Mode.OVERWRITE), keys)
-        self._look_soon()
+        self._poll_soon()
 
     # -- listing ---------------------------------------------------------------------------
 
-    def _look(self, *, at_once: bool, admission: Admission | None = None) -> bool:
+    def _poll(self, *, at_once: bool, admission: Admission | None = None) -> bool:
         """List messages, unless a thread does or just did. Returns whether there are candidates."""
         now = self._clock.monotonic()
         with self._lock:
-            early = now - self._looked_at < self._pause_s and not at_once
-            if self._looking or early:
+            early = now - self._polled_at < self._pause_s and not at_once
+            if self._polling or early:
                 return False
-            self._looking = True
+            self._polling = True
         try:
             self._list(now)
         finally:
             with self._lock:
-                self._looking = False
+                self._polling = False
         with self._lock:
             if admission is not None:
                 admission.keep({_name(candidate.key.file) for candidate in self.candidates})
@@ -472,9 +472,9 @@ class ObjectStoreQueue:
     def _longer(self, pause_s: float) -> float:
         return min(max(self._poll_s, pause_s * 1.5), self._max_poll_s)
 
-    def _look_soon(self) -> None:
+    def _poll_soon(self) -> None:
         with self._lock:
-            self._looked_at = self._fresh_until = float("-inf")
+            self._polled_at = self._fresh_until = float("-inf")
 
     def _list(self, now: float) -> None:
         """All claims, and messages until there are enough that can be claimed."""
@@ -506,7 +506,7 @@ class ObjectStoreQueue:
         with self._lock:
             self.candidates = self._in_order(candidates)
             self._seen = seen
-            self._looked_at = ended
+            self._polled_at = ended
             # Slow listings are repeated less often.
             self._fresh_until = ended + max(self._max_poll_s, 10 * (ended - now))
             self._patient_until = ended + max(self._poll_s, 2 * (ended - now))

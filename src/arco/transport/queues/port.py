@@ -26,7 +26,7 @@ _NAME = re.compile(NAME)
 
 
 PASSES = 9
-"""So many messages in a row may be taken before less urgent ones."""
+"""Maximum number of consecutive messages that are claimed before less urgent ones."""
 
 
 class Weight(Struct, frozen=True):

@@ -17,7 +17,7 @@ from arco.columns.quoting import quoted, unglobbed
 from arco.machine import machine
 from arco.storage import parallel
 from arco.worker.checks.dialects import DuckSql, NotTranslatable, comparable
-from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
+from arco.worker.checks.engine import SAMPLED, CheckEngineError, EngineNeed, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from arco.worker.checks.subject import CheckContext, File, Subject
 from arco.worker.checks.subject_columns import Columns, has_inside, unused
@@ -72,7 +72,7 @@ class DuckEngine:
 
     # -- queries --------------------------------------------------------------------------
 
-    def can(self, need: Need) -> bool:
+    def can(self, need: EngineNeed) -> bool:
         match need:
             case FalseRows(for_duckdb=sql):
                 return sql is not None
@@ -85,20 +85,20 @@ class DuckEngine:
                 return not column.collated and not target.collated
         return True
 
-    def fuses(self, need: Need) -> bool:
+    def fuses(self, need: EngineNeed) -> bool:
         match need:
             case DuplicateRows(dense=dense):
                 return dense is not None
         return not isinstance(need, OrphanRows)
 
-    def fused(self, needs: Sequence[Need]) -> list[int | None]:
+    def fused(self, needs: Sequence[EngineNeed]) -> list[int | None]:
         aggregates = ", ".join(_aggregate(need) for need in needs)
         # It reads every row anyway.
         return list(
             self.query(f"SELECT {aggregates} FROM {self._relation()}", without=_TRUSTING)[0]
         )
 
-    def apart(self, need: Need) -> int:
+    def apart(self, need: EngineNeed) -> int:
         match need:
             case DuplicateRows():
                 keys = _keys(need)
@@ -271,7 +271,7 @@ def _sayable(condition: Any) -> bool:
     return True
 
 
-def _aggregate(need: Need) -> str:
+def _aggregate(need: EngineNeed) -> str:
     match need:
         case FailingRows() | FalseRows():
             return f"count(*) FILTER (WHERE {_misfit(need)})"

@@ -12,7 +12,7 @@ SAMPLED: Final = 5
 SAMPLED_COLUMNS: Final = 128
 """A sampled row is shown in 1 KiB, and a column takes at least eight bytes of that."""
 
-Need: TypeAlias = FailingRows | FalseRows | NewestValue | DuplicateRows | OrphanRows
+EngineNeed: TypeAlias = FailingRows | FalseRows | NewestValue | DuplicateRows | OrphanRows
 Rowwise: TypeAlias = FailingRows | FalseRows | DuplicateRows | OrphanRows
 """Needs about single rows, of which a sample can be shown."""
 
@@ -34,16 +34,16 @@ class CheckEngineError(Exception):
 class CheckEngine(Protocol):
     method: CheckMethod
 
-    def can(self, need: Need) -> bool:
+    def can(self, need: EngineNeed) -> bool:
         """Whether it can express this, with the same result as the other engine."""
 
-    def fuses(self, need: Need) -> bool:
+    def fuses(self, need: EngineNeed) -> bool:
         """Whether it is evaluated in one pass with others."""
 
-    def fused(self, needs: Sequence[Need]) -> list[int | None]:
+    def fused(self, needs: Sequence[EngineNeed]) -> list[int | None]:
         """A number for each: failing rows, or the newest time. Raises CheckEngineError."""
 
-    def apart(self, need: Need) -> int:
+    def apart(self, need: EngineNeed) -> int:
         """Number of failing rows. Raises CheckEngineError."""
 
     def sample(self, need: Rowwise, first: Sequence[str]) -> list[dict[str, Any]]:

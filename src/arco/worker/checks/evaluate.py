@@ -22,7 +22,7 @@ from typing import Final
 
 from arco.worker.checks.check_request import CheckRequest, UnsuitableCheck
 from arco.worker.checks.duck import DuckEngine, in_reach
-from arco.worker.checks.engine import CheckEngine, CheckEngineError, Need
+from arco.worker.checks.engine import CheckEngine, CheckEngineError, EngineNeed
 from arco.worker.checks.kinds import judged_age, need_of
 from arco.worker.checks.limits import CheckTimeout, limited
 from arco.worker.checks.needs import (
@@ -299,7 +299,7 @@ class _Evaluation:
         return int((self._context.clock.monotonic() - began) * 1_000)
 
 
-def _need(prepared: Prepared) -> Need:
+def _need(prepared: Prepared) -> EngineNeed:
     assert not isinstance(prepared.need, ProvenFinding | PythonCall)
     return prepared.need
 

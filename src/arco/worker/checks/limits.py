@@ -56,14 +56,14 @@ class _Watch:
         self._deadline = context.clock.monotonic() + seconds
         self._stop = stop
         self._over = threading.Event()
-        self._gone = threading.Event()
+        self._ended = threading.Event()
         self.late = False
         threading.Thread(target=self._loop, name="arco-checks", daemon=True).start()
 
     def end(self) -> None:
         """Do not call `stop` any more. Waits for a running call, unless that hangs."""
         self._over.set()
-        self._gone.wait(STOPPED_S)
+        self._ended.wait(STOPPED_S)
 
     def _loop(self) -> None:
         try:
@@ -74,4 +74,4 @@ class _Watch:
                     with contextlib.suppress(Exception):  # it is asked again
                         self._stop()
         finally:
-            self._gone.set()
+            self._ended.set()

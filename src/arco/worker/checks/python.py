@@ -86,9 +86,9 @@ class _Work:
             with self._stopping.listening(), self._stopping.limited() as self._interrupt:
                 returned = as_user_code(lambda: self._stopping.call(lambda: function(given)))
         except UserCodeRaised as raised:
-            self._look_back(raised.error)
+            self._check_interruption(raised.error)
             raise
-        self._look_back(None)
+        self._check_interruption(None)
         return returned
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class _Work:
         with self._stopping.shielded():
             return self._context.reader(data, shape, *columns)
 
-    def _look_back(self, error: BaseException | None) -> None:
+    def _check_interruption(self, error: BaseException | None) -> None:
         if self._stopping.interrupted and self._context.frame is not None:
             self.broken_off = self._has_frame or _called_jvm(error)
         if self.broken_off:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from arco.columns.quoting import backticked
 from arco.worker.checks.dialects import SparkSql, comparable, whole
-from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
+from arco.worker.checks.engine import SAMPLED, CheckEngineError, EngineNeed, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from arco.worker.checks.subject import CheckContext, Subject
 from arco.worker.checks.subject_columns import unused
@@ -39,18 +39,18 @@ class SparkCheckEngine:
             self._frame = self._context.frame(self._subject.ref)
         return self._frame
 
-    def can(self, need: Need) -> bool:
+    def can(self, need: EngineNeed) -> bool:
         return True
 
-    def fuses(self, need: Need) -> bool:
+    def fuses(self, need: EngineNeed) -> bool:
         return isinstance(need, FailingRows | FalseRows | NewestValue)
 
-    def fused(self, needs: Sequence[Need]) -> list[int | None]:
+    def fused(self, needs: Sequence[EngineNeed]) -> list[int | None]:
         names = (f"{self._aggregate(need)} AS m{at}" for at, need in enumerate(needs))
         aggregates = list(names)
         return list(self._try(lambda: self.frame.selectExpr(*aggregates).first()))
 
-    def apart(self, need: Need) -> int:
+    def apart(self, need: EngineNeed) -> int:
         match need:
             case DuplicateRows():
                 row = self._try(
@@ -91,7 +91,7 @@ class SparkCheckEngine:
             case FalseRows(sql=sql):
                 return f"NOT coalesce(({sql}\n), FALSE)"
 
-    def _aggregate(self, need: Need) -> str:
+    def _aggregate(self, need: EngineNeed) -> str:
         match need:
             case FailingRows() | FalseRows():
                 return f"count_if({self._misfit(need)})"

@@ -133,8 +133,8 @@ class TokenCache:
             if not self._token or self._clock.monotonic() >= self._until:
                 token = self._fetch()
                 self._token = token.value
-                kept_s = max(token.lifetime_s - RENEW_S, token.lifetime_s / 2)
-                self._until = self._clock.monotonic() + kept_s
+                cached_s = max(token.lifetime_s - RENEW_S, token.lifetime_s / 2)
+                self._until = self._clock.monotonic() + cached_s
             return self._token
 
     def drop(self) -> None:

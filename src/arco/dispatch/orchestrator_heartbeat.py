@@ -10,7 +10,7 @@ from arco.storage.outage import PastOutage
 from arco.transport.liveness import OrchestratorRecord, beat_orchestrator
 
 
-class SignOfLife:
+class OrchestratorHeartbeat:
     def __init__(self, core: Core, name: str, heartbeat_s: float) -> None:
         self._core = core
         self._name = name

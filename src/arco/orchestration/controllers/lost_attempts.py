@@ -26,12 +26,12 @@ class WorkerState(Struct, frozen=True):
     attempts: frozenset[str]
     """The attempts that it runs, by its record."""
     slots: int = 0
-    """How many tasks of the workspace's queue it works on at a time."""
+    """Maximum number of concurrent tasks of the workspace's queue."""
     memory_mib: int = 0
     """How much memory it has for them; 0: it does not count."""
 
 
-def zombies(
+def lost_attempts(
     board: Board,
     alive: Mapping[str, WorkerState],
     now: datetime,
@@ -45,14 +45,14 @@ def zombies(
         if task.state != TaskState.RUNNING or task.started_at is None:
             continue
         worker = alive.get(task.worker_id)
-        heard = since.get(task.attempt_id, now)
+        changed_at = since.get(task.attempt_id, now)
         if worker is None:
             reason = f"worker {task.worker_id} has no liveness record"
         elif task.attempt_id not in worker.attempts:
             reason = f"worker {task.worker_id} no longer works on it"
         else:
             reason = f"worker {task.worker_id} has had no heartbeat for {timing.zombie_after_s:g} s"
-            heard = worker.changed_at
-        if now - heard > silent:
+            changed_at = worker.changed_at
+        if now - changed_at > silent:
             actions.append(LoseAttempt.of(task, reason))
     return sorted(actions, key=lambda lost: lost.attempt_id)
