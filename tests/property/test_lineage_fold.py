@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arco.lineage.events import (
@@ -245,6 +245,21 @@ def test_columns_of_what_was_read_are_those_of_the_newest_output(given: list[Eve
         assert traced <= {e for e in expected if e[1] in read}
 
 
+ONE_KEY_FOR_TWO = [
+    output_of(
+        "n.a",
+        materialization_id="m1",
+        run_id="r1",
+        task_id="t",
+        lineage=Lineage(read=(InputRef(asset="n.a"),), method="plan"),
+    ),
+    InputsDeclared(
+        asset_id="n.a", inputs=(DeclaredInput("n.b", "", "n.a"), DeclaredInput("n.a", "", "n.a"))
+    ),
+]
+
+
+@example(ONE_KEY_FOR_TWO)
 @given(events)
 def test_an_edge_is_counted_once_for_each_output(given: list[Event]) -> None:
     kept = folded(given, 1000)

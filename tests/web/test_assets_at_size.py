@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from urllib.parse import parse_qs, urlsplit
@@ -242,5 +243,32 @@ def test_list_of_assets_is_filtered_in_the_page_while_somebody_types(
     expect(page.get_by_role("link", name=f"chain.step_{CHAIN - 1}")).to_be_visible()
     later = visit.requests[asked:]
     assert [url for url in later if "/query" in url or "/files" in url] == []
+    assert visit.complaints == []
+    visit.close()
+
+
+def test_text_and_focus_stay_when_the_page_has_all_assets(
+    started_browser: Browser, served: ServedPage, world: ApiWorld
+) -> None:
+    """The first rows come from the server; those in memory replace them while somebody types."""
+    visit = Visit(started_browser, served, world.owner)
+    page = visit.go("/assets")
+    status = page.locator(".toolbar [role=status]")
+    expect(status).to_have_text(f"{ASSETS:,} assets")
+    field = page.get_by_role("searchbox")
+    field.press_sequentially("LEAF_0")
+    expect(status).to_have_text(f"{LEAVES} assets")
+    deadline = time.monotonic() + 60
+    asks = [True]
+    while asks[-1]:
+        assert time.monotonic() < deadline, "the page never had all assets in memory"
+        asked = len(visit.requests)
+        page.keyboard.type("3")  # where the focus is
+        expect(field).to_have_value("LEAF_03")
+        expect(status).to_have_text("100 assets")
+        page.keyboard.press("Backspace")
+        expect(status).to_have_text(f"{LEAVES} assets")
+        later = visit.requests[asked:]
+        asks.append(any("/query" in url or "/files" in url for url in later))
     assert visit.complaints == []
     visit.close()

@@ -196,7 +196,7 @@ def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Chang
         id = edge_id(each.source, target, each.parameter)
         by_key = edge_id(each.key, target, each.parameter)
         first = since.get((target, id)) or since.get((target, by_key)) or now
-        if each.key in ids:
+        if each.key and by_key != id:
             yield from _move_metadata(rows, target, by_key, id)
         edges[target, id] = EdgeRow(target, id, each.source, each.parameter, "code", first)
     for key in since.keys() - edges.keys():

@@ -1,6 +1,6 @@
 /** All assets: a list that stays quick with 100,000. The first rows come from the API, the rest by SQL. */
 import { getRouteApi } from "@tanstack/react-router";
-import { memo, type ReactNode, useCallback, useDeferredValue, useEffect, useMemo, useRef } from "react";
+import { memo, useCallback, useDeferredValue, useEffect, useMemo, useRef } from "react";
 import linesSql from "../../sql/asset_lines.sql?raw";
 import assetsSql from "../../sql/assets.sql?raw";
 import statesSql from "../../sql/asset_states.sql?raw";
@@ -49,64 +49,59 @@ function AllAssets() {
   const { namespace = "", state = "", sort = "name" } = search;
   const filter = { q, namespace, state, sort };
   // The first rows come from the API at once, then windows by SQL, and from the page's memory when all lines are in it.
+  // It is one list for all of them: what somebody is typing, the focus and the place in it stay.
   const index = useKeptLines(LINES, makeIndex);
+  const asked = useAskedAssets(filter, index === null);
+  const kept = useKeptAssets(filter, index);
+  const list = kept ?? asked;
+  const shown = kept || !asked.isEarly ? list.count : undefined;
   const namespaces = useList("/namespaces", { pageSize: 100 });
-  const toolbar = (shown: number | undefined) => (
-    <div className="toolbar">
-      <SearchField label="Name, owner or description" value={q} onChange={setQ} />
-      <Choice
-        label="Namespace"
-        value={namespace}
-        options={[["", "Every namespace"], ...namespaces.items.map((each) => [each.namespace, each.namespace] as const)]}
-        onChange={(namespace) => set({ namespace: namespace || undefined })}
-      />
-      <StateChoice state={state} isAsked={shown !== undefined} />
-      <span className="spring" />
-      <span className="muted num" role="status">{shown === undefined ? "" : plural(shown, "asset")}</span>
-    </div>
-  );
   return (
     <Page full title="Assets">
-      {index ? <KeptAssets index={index} filter={filter} toolbar={toolbar} /> : <AskedAssets filter={filter} toolbar={toolbar} />}
+      <div className="toolbar">
+        <SearchField label="Name, owner or description" value={q} onChange={setQ} />
+        <Choice
+          label="Namespace"
+          value={namespace}
+          options={[["", "Every namespace"], ...namespaces.items.map((each) => [each.namespace, each.namespace] as const)]}
+          onChange={(namespace) => set({ namespace: namespace || undefined })}
+        />
+        <StateChoice state={state} isAsked={shown !== undefined} />
+        <span className="spring" />
+        <span className="muted num" role="status">{shown === undefined ? "" : plural(shown, "asset")}</span>
+      </div>
+      <AssetList list={list} filter={filter} />
     </Page>
   );
 }
 
-interface ListProps {
-  filter: AssetFilter;
-  toolbar: (shown: number | undefined) => ReactNode;
-}
-
 /** From the page's memory: a key in the filter changes this list and nothing else, and nobody is asked. */
-function KeptAssets({ index, filter, toolbar }: ListProps & { index: AssetIndex }) {
-  const { q, namespace, state, sort } = filter;
-  const matching = useMemo(() => index.matching({ q, namespace, state, sort }), [index, q, namespace, state, sort]);
-  const line = useMemo(() => cached((row: number) => index.line(row)), [index]);
-  const list = { count: matching.length, row: (at: number) => (at < matching.length ? line(matching[at]!) : undefined) };
-  return <AssetList list={list} filter={filter} toolbar={toolbar} />;
+function useKeptAssets({ q, namespace, state, sort }: AssetFilter, index: AssetIndex | null): Listed | undefined {
+  const matching = useMemo(() => index?.matching({ q, namespace, state, sort }), [index, q, namespace, state, sort]);
+  const line = useMemo(() => index && cached((row: number) => index.line(row)), [index]);
+  if (!matching || !line) return undefined;
+  return { count: matching.length, row: (at: number) => (at < matching.length ? line(matching[at]!) : undefined) };
 }
 
-function AskedAssets({ filter, toolbar }: ListProps) {
+function useAskedAssets(filter: AssetFilter, enabled: boolean): Listed & { isEarly: boolean } {
   const { q, namespace, state, sort } = filter;
   const isFiltered = isAny(filter);
-  const first = useList("/assets", { enabled: !isFiltered, pageSize: 50 });
+  const first = useList("/assets", { enabled: enabled && !isFiltered, pageSize: 50 });
   const asked = useDeferredValue(q);
-  const lines = useWindows<AssetLine>("assets", assetsSql, { q: asked, namespace, state, sort }, { lines: LINES, enabled: isFiltered || !first.isPending });
+  const lines = useWindows<AssetLine>("assets", assetsSql, { q: asked, namespace, state, sort }, { lines: LINES, enabled: enabled && (isFiltered || !first.isPending) });
   const early = useMemo(() => (isFiltered ? [] : first.items.map(earlyLine)), [isFiltered, first.items]);
-  const list: Listed = lines.isPending
-    ? { count: early.length || undefined, row: (at) => early[at], error: lines.error }
-    : { count: lines.count, row: lines.row, onRange: lines.onRange, error: lines.error };
-  return <AssetList list={list} filter={filter} toolbar={(shown) => toolbar(lines.isPending ? undefined : shown)} />;
+  return lines.isPending
+    ? { isEarly: true, count: early.length || undefined, row: (at) => early[at], error: lines.error }
+    : { isEarly: false, count: lines.count, row: lines.row, onRange: lines.onRange, error: lines.error };
 }
 
 const isAny = ({ q, namespace, state, sort }: AssetFilter): boolean => Boolean(q || namespace || state || sort !== "name");
 
-function AssetList({ list, filter, toolbar }: ListProps & { list: Listed }) {
+function AssetList({ list, filter }: { list: Listed; filter: AssetFilter }) {
   const go = useGo();
   const columns = useColumns(filter.sort);
   return (
     <>
-      {toolbar(list.count)}
       {list.error ? <ProblemNote error={list.error} /> : null}
       <Panel fill>
         {list.count ? (

@@ -180,7 +180,7 @@ function DraftForm({ onDone }: { onDone: () => void }) {
       <Field label="Assets" value={selection} onChange={change(setSelection)} autoFocus placeholder="sales.orders" />
       <Field label="Partitions" value={partitions} onChange={change(setPartitions)} placeholder="date=2026-01-01..2026-06-30" />
       <Choice label="Order" value={order} options={ORDERS} onChange={change(setOrder)} />
-      <Field label="Runs at a time" value={runs} onChange={change(setRuns)} type="number" placeholder="as the limits say" />
+      <Field label="Maximum of concurrent runs" value={runs} onChange={change(setRuns)} type="number" placeholder="as the limits say" />
       {error ? <ProblemNote error={error} /> : null}
       {shown ? <Estimate preview={shown.preview} /> : null}
       <div className="actions">
@@ -198,7 +198,7 @@ function DraftForm({ onDone }: { onDone: () => void }) {
 function Estimate({ preview }: { preview: Preview }) {
   return (
     <dl className="properties" aria-label="Estimate">
-      <dt>Partitions</dt><dd>{count(preview.partitions)} in {plural(preview.chunks, "chunk")}, {plural(preview.max_concurrent_runs, "run")} at a time</dd>
+      <dt>Partitions</dt><dd>{count(preview.partitions)} in {plural(preview.chunks, "chunk")}, {plural(preview.max_concurrent_runs, "concurrent run")} at most</dd>
       <dt>Tasks</dt><dd>{count(preview.tasks)}{preview.is_estimate ? " (estimated)" : ""}, {count(preview.up_to_date)} up to date</dd>
       <dt>Time of tasks</dt><dd>{preview.task_time_s === null ? "unknown: such tasks have not run yet" : duration(preview.task_time_s * 1000)}</dd>
       <dt>Cost</dt><dd>{preview.cost === null ? "unknown" : `${preview.cost.toFixed(2)} ${preview.currency}`}</dd>
