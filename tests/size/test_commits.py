@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -94,6 +95,25 @@ def test_old_days_and_old_segments_are_joined(old: Diary) -> None:
     assert len(old.w.read.snapshot().all(SEGMENTS)) < MANY_DAYS * COMMITS_A_DAY
     assert len(objects) <= MANY_DAYS * COMMITS_A_DAY + LATER_COMMITS
     assert old.w.upkeep.rebuild(publish=False).same
+
+
+def test_list_of_history_has_one_file_for_each_old_year_and_month() -> None:
+    diary = Diary(0)
+    lengths = []
+    for number in range(80):  # two years and some weeks
+        diary.w.commands.catalog.update_asset("sales.orders", description=str(number))
+        diary.clock.advance(timedelta(days=10))
+        while diary.w.upkeep.merger.merge() is not None:
+            pass
+        lengths.append(len(diary.w.read.snapshot().manifest(COMMANDS).history))
+    spans = [ref.days for ref in diary.w.read.snapshot().manifest(COMMANDS).history if ref.days]
+    settled = (diary.clock.now() - timedelta(days=18)).date()
+    years = Counter(last.year for _, last in spans if last.year < settled.year)
+    months = Counter(last.month for _, last in spans if last.year == settled.year)
+    assert len(years) == 2 and set(years.values()) == {1}
+    assert all(count == 1 for month, count in months.items() if month < settled.month)
+    assert max(lengths[40:]) <= max(lengths[:40]) + 1  # a file for the first year
+    assert diary.w.upkeep.fsck().clean and diary.w.upkeep.rebuild(publish=False).same
 
 
 def test_a_backlog_is_not_listed_again_and_again() -> None:

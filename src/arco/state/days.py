@@ -1,7 +1,7 @@
 """Tables with history, read by their days.
 
-`newest_first` iterates back in time: the hot rows come first, together, then history, a day or a
-month at a time. A caller that has enough stops, and files of earlier days are not opened.
+`newest_first` iterates back in time: the hot rows come first, together, then history, a day, month
+or year at a time. A caller that has enough stops, and files of earlier days are not opened.
 `newest_rows` returns a limited number. `get_of_day` looks up a row whose day in history, if it is
 there, is known.
 """

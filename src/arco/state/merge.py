@@ -13,7 +13,7 @@ There are three kinds, so that the cost depends on the changes and not on the si
   about their own size, so each row is rewritten a logarithmic number of times.
 - *into the base*: when the L0 rows amount to a good part of the base, or have waited too long, the
   base files of the touched buckets are rewritten. Tombstones end here, and old rows (see `History`)
-  move to files of their day; the days of old months are joined into one file a month.
+  move to files of their day; files of old months are joined, and then those of old years.
 
 Segments of days that are over are joined as well, into segments of up to 64 MiB.
 """

@@ -24,11 +24,11 @@ from arco.storage.unique_objects import put_own
 
 ROWS_PER_FILE = 16_384
 """A merge holds the file that it writes in memory."""
-MONTH_ROWS = 1 << 20
-MONTH_BYTES = 16 << 20
-"""Days of history with more rows or bytes than this together are not joined into a month."""
+JOINED_ROWS = 1 << 20
+JOINED_BYTES = 16 << 20
+"""Files of history with more rows or bytes than this together are not joined."""
 SETTLED_AFTER = timedelta(days=7)
-"""How long after its end a month's days are joined."""
+"""How long after the end of a month or a year its files are joined."""
 
 
 class Swap(NamedTuple):
@@ -192,7 +192,7 @@ class Rewriter:
         removed_history: set[str] = set()
         history = self._write_history(table, files, leaving, removed_history)
         if history:
-            history = self._into_months(table, files, history, removed_history, log_time)
+            history = self._joined(table, files, history, removed_history, log_time)
         return Swap(
             table,
             frozenset(removed),
@@ -272,7 +272,7 @@ class Rewriter:
     def _write_history(
         self, table: Table[Any], files: TableFiles, leaving: Sequence[pa.Table], removed: set[str]
     ) -> list[FileRef]:
-        """Files for rows that leave, of one day each, or of the months that old days are in."""
+        """Files for rows that leave, of one day each, or of the month or year that it is in."""
         if table.history is None or not any(part.num_rows for part in leaving):
             return []
         rows = pa.concat_tables(leaving, promote_options="default")
@@ -289,7 +289,7 @@ class Rewriter:
             written.append(self._history_file(table, parts, span))
         return written
 
-    def _into_months(
+    def _joined(
         self,
         table: Table[Any],
         files: TableFiles,
@@ -297,26 +297,29 @@ class Rewriter:
         removed: set[str],
         log_time: datetime,
     ) -> list[FileRef]:
-        """What was written, with the days of months long past joined into one file a month."""
-        history = [ref for ref in files.history if ref.path not in removed]
-        months: dict[tuple[int, int], list[FileRef]] = {}
+        """What was written, with one file for each month long past, and then for each such year.
+
+        So the list of history files does not grow with time, but with the size of history.
+        """
         limit = (log_time - SETTLED_AFTER).date()
-        for ref in (*history, *written):
-            if ref.days is not None and _month_ends(ref.days[1]) < limit:
-                months.setdefault((ref.days[0].year, ref.days[0].month), []).append(ref)
         result = list(written)
-        for month in months.values():
-            if len(month) < 2 or sum(ref.rows for ref in month) > MONTH_ROWS:
-                continue
-            if sum(ref.bytes for ref in month) > MONTH_BYTES:
-                continue
-            days = [day for ref in month if ref.days for day in ref.days]
-            parts = [self._files.table(table, ref) for ref in month]
-            joined = self._history_file(table, parts, (min(days), max(days)))
-            paths_of = {ref.path for ref in month}
-            unpublished = [ref.path for ref in written if ref.path in paths_of]
-            removed |= paths_of - set(unpublished)
-            result = [ref for ref in result if ref.path not in paths_of] + [joined]
+        for last_day in (_month_ends, _year_ends):
+            history = [ref for ref in files.history if ref.path not in removed]
+            periods: dict[date, list[FileRef]] = {}
+            for ref in (*history, *result):
+                if ref.days is not None and (end := last_day(ref.days[1])) < limit:
+                    periods.setdefault(end, []).append(ref)
+            for period in periods.values():
+                if len(period) < 2 or sum(ref.rows for ref in period) > JOINED_ROWS:
+                    continue
+                if sum(ref.bytes for ref in period) > JOINED_BYTES:
+                    continue
+                days = [day for ref in period if ref.days for day in ref.days]
+                parts = [self._files.table(table, ref) for ref in period]
+                joined = self._history_file(table, parts, (min(days), max(days)))
+                paths_of = {ref.path for ref in period}
+                removed |= paths_of - {ref.path for ref in result}  # those are unpublished
+                result = [ref for ref in result if ref.path not in paths_of] + [joined]
         return result
 
     def _history_file(
@@ -347,6 +350,10 @@ def _span_of(day: date, history: Sequence[FileRef]) -> tuple[date, date]:
 
 def _month_ends(day: date) -> date:
     return (day.replace(day=1) + timedelta(days=32)).replace(day=1) - timedelta(days=1)
+
+
+def _year_ends(day: date) -> date:
+    return date(day.year, 12, 31)
 
 
 def write_file(
