@@ -63,6 +63,7 @@ def discover(
     modules: Sequence[str] | None = None,
     *,
     before_import: BeforeImport = lambda name, file: None,
+    reserved: Set[str] = frozenset(),
 ) -> Project:
     """The project in `root`: all that its modules define, and the problems of importing them.
 
@@ -70,7 +71,7 @@ def discover(
     `root`; a package stands for itself and the modules in it that import `servo`. Without
     names, all modules there that import `servo` are meant. Left out are tests, hidden folders,
     virtual environments and what `.servoignore` names. Modules that these import are part of
-    the project too.
+    the project too. None may have a name that is `reserved`.
     """
     root = root.resolve()
     if not root.is_dir():
@@ -84,7 +85,7 @@ def discover(
     else:
         names = sorted(_declared(modules, base, imports, problems))
     with _lock, importing_from(base):
-        loaded = list(_load(names, root, base, problems, before_import))
+        loaded = list(_load(names, root, base, problems, before_import, reserved))
         loaded += [module for module in own_modules(base) if module not in loaded]
         definitions = _collect(loaded)
         _read_sources(definitions)
@@ -204,21 +205,23 @@ def _load(
     base: Path,
     problems: list[Problem],
     before_import: BeforeImport,
+    reserved: Set[str],
 ) -> Iterator[ModuleType]:
     for name in names:
         before_import(name, _file_of(name, base))
         try:
-            _check_free(name, base)
+            _check_free(name, base, reserved)
             yield importlib.import_module(name)
         except (Exception, SystemExit) as error:
             problems.append(_import_problem(name, error, root, base))
 
 
-def _check_free(name: str, base: Path) -> None:
+def _check_free(name: str, base: Path, reserved: Set[str]) -> None:
     """Refuse a module that Python would not find under its name."""
     top = name.partition(".")[0]
     loaded = sys.modules.get(top)
-    if top in sys.stdlib_module_names or (loaded is not None and not is_under(loaded, base)):
+    is_elsewhere = top in reserved if loaded is None else not is_under(loaded, base)
+    if top in sys.stdlib_module_names or is_elsewhere:
         raise Invalid(f"the module {name!r} is hidden by another of that name", hint="rename it")
 
 

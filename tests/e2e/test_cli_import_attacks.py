@@ -69,6 +69,22 @@ def test_what_a_module_leaves_behind_keeps_no_command_waiting(servo: Servo) -> N
         time.sleep(0.02)
 
 
+def test_files_of_the_folder_are_not_taken_for_libraries(servo: Servo) -> None:
+    (servo.directory / "flow.py").write_text(GOOD)
+    (servo.directory / "types.py").write_text("raise RuntimeError('nobody imports this')\n")
+    assert servo.json("validate")["valid"]
+    (servo.directory / "pyarrow.py").write_text("import servo\n")
+    (problem,) = servo.json("validate", code=1)["problems"]
+    assert problem["message"] == "the module 'pyarrow' is hidden by another of that name"
+
+
+def test_text_that_is_not_unicode_is_reported(servo: Servo) -> None:
+    (servo.directory / "bad.py").write_text("import servo\nraise ValueError('a \\udc80 b')\n")
+    (problem,) = servo.json("validate", code=1)["problems"]
+    assert problem["message"] == "importing bad fails: ValueError: a \\udc80 b"
+    assert (problem["file"], problem["line"]) == ("bad.py", 2)
+
+
 def test_ctrl_c_ends_a_command_whose_module_never_ends(servo: Servo) -> None:
     started = servo.directory / "started"
     (servo.directory / "bad.py").write_text(

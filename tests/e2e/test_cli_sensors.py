@@ -115,7 +115,7 @@ from servo import *
 @asset(namespace="raw")
 def orders() -> None: ...
 
-@sensor(selection=[orders], interval="5s", timeout="1s")
+@sensor(selection=[orders], interval="5s", timeout="{timeout}", secrets={{"pin": "env:PIN"}})
 def bad(ctx: SensorContext) -> SensorResult:
     assert not {{"ARCO_TASK_KEYS", "ARCO_TOKEN"}} & set(os.environ)
     print("printed by the sensor", flush=True)
@@ -127,23 +127,34 @@ def bad(ctx: SensorContext) -> SensorResult:
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [
-        ("os._exit(0)", "process.exit", "the function ended its process (exit status 0)"),
-        ("ctypes.string_at(0)", "process.crash", "the function ended its process (SIGSEGV)"),
+        ("os._exit(0)", "process.exit", "the process of the function ended with exit status 0"),
+        ("ctypes.string_at(0)", "process.crash", "the process of the function ended with SIGSEGV"),
         ("all(itertools.repeat(1))", "timeout.task", "the sensor took longer than its 1 s"),
         (
             "os.closerange(3, 200)",
             "process.descriptors",
-            "the function closed a file descriptor that is not its own",
+            "the process of the function closed a file descriptor that is not its own",
+        ),
+        (
+            "os.kill(os.getpid(), 9)",
+            "process.crash",
+            "the process of the function ended with SIGKILL",
         ),
         ("threading.Thread(target=time.sleep, args=(600,)).start()", "", ""),
+        ("import multiprocessing; multiprocessing.Pool(1).map(abs, [1])", "", ""),
+        ("assert ctx.secrets['pin'] == '1234'", "", ""),
     ],
-    ids=["exits", "crashes", "loops in C", "closes", "leaves a thread"],
+    ids=[
+        *("exits", "crashes", "loops in C", "closes", "is killed", "leaves a thread"),
+        *("starts a pool", "reads a secret"),
+    ],
 )
 def test_a_sensor_that_ends_its_process_fails_its_test(
     servo: Servo, body: str, code: str, message: str
 ) -> None:
-    (servo.directory / "bad.py").write_text(ENDS.format(body=body))
-    servo.env |= {"ARCO_TASK_KEYS": "1:" + 32 * "00", "ARCO_TOKEN": "arco_x"}
+    timeout = "1s" if code.startswith("timeout") else "60s"
+    (servo.directory / "bad.py").write_text(ENDS.format(body=body, timeout=timeout))
+    servo.env |= {"ARCO_TASK_KEYS": "1:" + 32 * "00", "ARCO_TOKEN": "arco_x", "PIN": "1234"}
     done = servo.run("sensors", "test", "bad", "--json")
     trial = json.loads(done.stdout)
     assert done.returncode == (1 if code else 0), done

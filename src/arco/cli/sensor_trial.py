@@ -7,13 +7,11 @@ in a worker: if it exits, crashes or freezes, the trial has failed, and says how
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -30,8 +28,8 @@ from arco.storage.open import open_store, options_of
 from arco.storage.port import Store
 from arco.tasks import private
 from arco.tasks.failure import UserCodeRaised, as_user_code
-from arco.worker.discovery_process import DESCRIPTOR_LOST
-from arco.worker.failures import TaskTimeout, classify, failed, signal_name
+from arco.worker.child_process import ChildAnswers, ChildEnded, ChildProcess
+from arco.worker.failures import TaskTimeout, classify, failed
 from arco.worker.loader import Loader
 from arco.worker.secrets import SecretRegistry
 from arco.worker.sensing import Evaluation, open_folder, open_workspace
@@ -104,79 +102,67 @@ def try_sensor(
     )
     if sensor.type == "webhook" and not sensor.has_function:
         return Trial(sensor_id, sensor, cursor, SensorAnswer(), None)
-    evaluated = _evaluated(session, folder.resolve(), sensor, call)
+    evaluated = _evaluated(_Instruction(session, str(folder.resolve()), sensor, call))
     return Trial(sensor_id, sensor, cursor, evaluated.answer, evaluated.error)
 
 
-def _evaluated(
-    session: Session, folder: Path, sensor: DeployedSensor, call: SensorCall
-) -> Evaluated:
-    spawn = multiprocessing.get_context("spawn")
-    receiving, sending = spawn.Pipe(duplex=False)
-    process = spawn.Process(
-        target=_evaluate_apart, args=(session, folder, sensor, call, sending), daemon=True
-    )
-    process.start()
-    sending.close()
+class _Instruction(msgspec.Struct, frozen=True):
+    session: Session
+    folder: str
+    sensor: DeployedSensor
+    call: SensorCall
+
+
+def _evaluated(instruction: _Instruction) -> Evaluated:
+    text, timeout_s = msgspec.json.encode(instruction).decode(), instruction.sensor.timeout_s
+    with ChildProcess(__name__, "evaluate_apart", text, os.environ) as child:
+        try:
+            for limit in (START_S, timeout_s + GRACE_S):
+                line = child.receive(limit)
+                if line is None:
+                    error: BaseException = TaskTimeout(_late(timeout_s))
+                    break
+                if line:
+                    return msgspec.json.decode(line, type=Evaluated)
+        except ChildEnded as ended:
+            error = _death(ended)
+    return Evaluated(None, classify(error, folder=Path(instruction.folder)))
+
+
+def _death(ended: ChildEnded) -> BaseException:
+    if ended.code is None:
+        code, hint = "process.descriptors", "close only what it has opened"
+    elif ended.code < 0:
+        code, hint = "process.crash", "look for a defect in a native library that it uses"
+    else:
+        code, hint = "process.exit", "return, or raise an error; look for os._exit"
+    return failed("user_code", code, f"the process of the function {ended}", hint)
+
+
+def evaluate_apart(answers: ChildAnswers, text: str) -> None:
+    """Evaluate a sensor, answer, and end this process. An empty line comes before user code."""
+    instruction = msgspec.json.decode(text, type=_Instruction)
+    workspace = instruction.session.open()
     try:
-        for limit in (START_S, sensor.timeout_s + GRACE_S):
-            wait([receiving, process.sentinel], limit)
-            if receiving.poll() and (message := receiving.recv_bytes()):
-                return msgspec.json.decode(message, type=Evaluated)
-    except (EOFError, OSError):  # the function has closed the pipe, or ended the process
-        process.join(GRACE_S)
-    finally:
-        process.kill()
-        process.join()
-        receiving.close()
-    return Evaluated(None, classify(_death(process.exitcode, sensor), folder=folder))
-
-
-def _death(code: int | None, sensor: DeployedSensor) -> BaseException:
-    if code in (None, -signal.SIGKILL):
-        return TaskTimeout(_late(sensor.timeout_s))
-    if code == DESCRIPTOR_LOST:
-        return failed(
-            "user_code",
-            "process.descriptors",
-            "the function closed a file descriptor that is not its own",
-            "close only what it has opened",
-        )
-    how = signal_name(-code) if code < 0 else f"exit status {code}"
-    return failed(
-        "user_code",
-        "process.exit" if code >= 0 else "process.crash",
-        f"the function ended its process ({how})",
-        "return, or raise an error; look for os._exit, also in libraries",
-    )
-
-
-def _evaluate_apart(
-    session: Session, folder: Path, sensor: DeployedSensor, call: SensorCall, sending: Connection
-) -> None:
-    os.dup2(2, 1)  # the other process prints the result
-    workspace = session.open()
+        secrets = SecretRegistry().resolve(instruction.sensor.secrets)
+    except Exception as error:
+        info = classify(error, folder=Path(instruction.folder))
+        answers.end(msgspec.json.encode(Evaluated(None, info)))
     visible, credentials = private.of_slot(os.environ, workspace.store.url, ())
     os.environ.clear()
     os.environ.update(visible)
-    sending.send_bytes(b"")
-    evaluated = _evaluate(workspace, folder, sensor, call, credentials)
-    try:
-        sending.send_bytes(msgspec.json.encode(evaluated))
-    except OSError:
-        os._exit(DESCRIPTOR_LOST)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # threads that the function has started end too
+    answers.send(b"")
+    evaluated = _evaluate(workspace, instruction, secrets, credentials)
+    answers.end(msgspec.json.encode(evaluated))
 
 
 def _evaluate(
     workspace: Workspace,
-    folder: Path,
-    sensor: DeployedSensor,
-    call: SensorCall,
-    credentials: dict[str, str],
+    instruction: _Instruction,
+    secrets: Mapping[str, str],
+    credentials: Mapping[str, str],
 ) -> Evaluated:
+    folder, sensor, call = Path(instruction.folder), instruction.sensor, instruction.call
     loader = Loader(folder)
 
     def called(context: SensorContext) -> object:
@@ -194,7 +180,7 @@ def _evaluate(
                 called,
                 open_place,
                 logger=_logger(call.sensor_id),
-                secrets=SecretRegistry().resolve(sensor.secrets),
+                secrets=secrets,
                 clock=workspace.clock,
                 tenant=workspace.tenant,
                 own_workspace=workspace.name,

@@ -28,7 +28,7 @@ JOINED_ROWS = 1 << 20
 JOINED_BYTES = 16 << 20
 """Files of history with more rows or bytes than this together are not joined."""
 SETTLED_AFTER = timedelta(days=7)
-"""How long after the end of a month or a year its files are joined."""
+"""How long after the last row of a month or a year has left the hot table its files are joined."""
 
 
 class Swap(NamedTuple):
@@ -301,7 +301,8 @@ class Rewriter:
 
         So the list of history files does not grow with time, but with the size of history.
         """
-        limit = (log_time - SETTLED_AFTER).date()
+        assert table.history is not None  # or nothing was written
+        limit = (log_time - table.history.after - SETTLED_AFTER).date()
         result = list(written)
         for last_day in (_month_ends, _year_ends):
             history = [ref for ref in files.history if ref.path not in removed]

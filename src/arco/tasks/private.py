@@ -62,7 +62,8 @@ def protect() -> None:
     does not change, and children that are started by `exec` are not protected. No core is dumped.
     """
     if sys.platform == "linux":
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        # Another thread may change the environment meanwhile: LookupError, RuntimeError.
+        with contextlib.suppress(OSError, ValueError, LookupError, RuntimeError):
             _erase_environment()
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 

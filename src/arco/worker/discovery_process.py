@@ -1,31 +1,24 @@
 """Discovery in a process of its own: a module that exits, crashes or freezes ends only that one.
 
-`discovery.py` starts it, and reads its messages, one in a line: `Importing` before each module,
-and at the end `Discovered` or `Impossible`. It runs user code, and has no access to a store.
+`discovery.py` starts it, and reads its messages: `Importing` before each module, and at the end
+`Discovered` or `Impossible`. It runs user code, and has no access to a store.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from arco.worker.child_process import ChildAnswers
 from servo.contract.manifest import Manifest, Notification
 from servo.declare import declare_notification
 from servo.discover import build_manifest, discover
 from servo.errors import Error
 from servo.project import Problem, ProjectRefused
-
-DESCRIPTOR_LOST: Final = 71
-"""Exit status if a module has closed the pipe to the other process."""
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class Instruction(Struct, frozen=True):
@@ -34,8 +27,8 @@ class Instruction(Struct, frozen=True):
     folder: str
     modules: tuple[str, ...] | None
     project: str
-    parent: int
-    """Its process: this one ends with it."""
+    reserved: frozenset[str]
+    """Names of modules and packages that the other process has imported from elsewhere."""
 
 
 class Importing(Struct, frozen=True, tag=True):
@@ -76,57 +69,45 @@ def decode(line: bytes) -> DiscoveryMessage:
     return message
 
 
-def main(descriptor: int, instruction: str) -> None:
-    """Write what the project is to the descriptor, and end this process."""
-    todo = msgspec.json.decode(instruction, type=Instruction)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != todo.parent:
-            os._exit(1)  # it ended before the line above
-    sys.argv[:] = [""]
-    own = os.getpid()
+def main(answers: ChildAnswers, text: str) -> None:
+    """Write what the project is, and end this process."""
+    instruction = msgspec.json.decode(text, type=Instruction)
 
     def send(message: DiscoveryMessage) -> None:
-        if os.getpid() == own:  # and not a fork that a module has left behind
-            try:
-                _write(descriptor, msgspec.json.encode(message) + b"\n")
-            except OSError:
-                os._exit(DESCRIPTOR_LOST)
+        answers.send(msgspec.json.encode(message))
 
     try:
-        message: DiscoveryMessage = _discovered(todo, send)
+        last = msgspec.json.encode(_discovered(instruction, send))
     except Error as error:
-        message = Impossible(error.message, error.hint)
-    send(message)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(0)  # threads that a module has started end too
+        last = msgspec.json.encode(Impossible(_readable(error.message), _readable(error.hint)))
+    except UnicodeEncodeError as error:
+        near = _readable(error.object[max(0, error.start - 40) : error.end + 40])
+        last = msgspec.json.encode(
+            Impossible(f"the project has text that is not Unicode: {near!r}", "correct the text")
+        )
+    answers.end(last)
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-def _discovered(todo: Instruction, send: Callable[[DiscoveryMessage], None]) -> Discovered:
-    root = Path(todo.folder)
+def _discovered(instruction: Instruction, send: Callable[[DiscoveryMessage], None]) -> Discovered:
+    root = Path(instruction.folder)
 
     def importing(module: str, file: Path) -> None:
         send(Importing(module, file.relative_to(root).as_posix()))
 
-    project = discover(root, todo.modules, before_import=importing)
+    project = discover(
+        root, instruction.modules, before_import=importing, reserved=instruction.reserved
+    )
     send(Importing("", ""))
     problems: tuple[Problem, ...] = ()
     manifest: Manifest | None = None
     try:
-        manifest = build_manifest(project, name=todo.project)
+        manifest = build_manifest(project, name=instruction.project)
     except ProjectRefused as refused:
         problems = refused.problems
     return Discovered(
-        problems=problems,
+        problems=tuple(map(_encodable, problems)),
         manifest=manifest,
-        notes=tuple(project.notes),
+        notes=tuple(map(_encodable, project.notes)),
         notifications=tuple(
             [declare_notification(each, project)[0] for each in project.notifications]
         ),
@@ -134,3 +115,18 @@ def _discovered(todo: Instruction, send: Callable[[DiscoveryMessage], None]) -> 
         schedules=len(project.schedules),
         sensors=len(project.sensors),
     )
+
+
+def _encodable(problem: Problem) -> Problem:
+    """Messages may have names of files, which are not always Unicode."""
+    return Problem(
+        _readable(problem.file),
+        problem.line,
+        _readable(problem.message),
+        _readable(problem.hint),
+        _readable(problem.asset),
+    )
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import importlib
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -54,13 +53,6 @@ class Interrupted(Cancelled):
 
     def __init__(self, message: str = "the task was asked to stop") -> None:
         super().__init__(message)
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # -- the tables ---------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class HostProcess(Protocol):
 def launch(descriptor: int) -> HostProcess:
     """Start a host that serves the other end of this socket."""
     return subprocess.Popen(
-        [sys.executable, "-c", _START, str(descriptor), json.dumps(sys.path)],
+        [sys.executable, "-P", "-c", _START, str(descriptor), json.dumps(sys.path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(descriptor,),

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from arco.worker import slot_messages as messages
 from arco.worker.capture import LogCapture
-from arco.worker.failures import Interrupted, TaskTimeout, classify, failed, signal_name
+from arco.worker.child_process import signal_name
+from arco.worker.failures import Interrupted, TaskTimeout, classify, failed
 from arco.worker.recordable import failed_result
 from arco.worker.slot_spark import GuestSpark
 from arco.worker.slots import ENDED_S, Slot
