@@ -19,7 +19,7 @@ from tests.golden.lineage.case import NAMESPACE, SCHEMAS, Case, actual
 from tests.golden.lineage.cases import CASES
 from tests.golden.lineage.texts import MORE_THAN_THE_PLAN, NOT_PARSED, TEXTS
 from tests.kit import spark_texts
-from tests.kit.depth import scaled
+from tests.kit.depth import rotated
 from tests.kit.spark_task import spark_session
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ ALL_TEXTS = [
 
 
 @pytest.mark.parametrize(
-    ("namespace", "sql"), ALL_TEXTS[:: scaled(3, 1)], ids=lambda text: " ".join(text.split())
+    ("namespace", "sql"), rotated(ALL_TEXTS, 3), ids=lambda text: " ".join(text.split())
 )
 def test_the_text_of_a_query_agrees_with_its_plan_or_says_less(
     namespace: str, sql: str, session: SparkSession, frames: dict[str, Any]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import zlib
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -37,6 +38,15 @@ def scaled(quick: int, deep: int) -> int:
 def sampled(of: Sequence[T], quick: int) -> Sequence[T]:
     """One in `quick` of them, from one that `KILL_SEED` selects on; all in `make test-deep`."""
     return of if DEEP else of[KILL_SEED % quick :: quick]
+
+
+def rotated(of: Sequence[T], quick: int) -> Sequence[T]:
+    """One in `quick` of them, others in another run of pytest; all in `make test-deep`.
+
+    For parameters of tests: all processes of a run must have the same ones.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    return of if DEEP else of[zlib.crc32(run.encode()) % quick :: quick]
 
 
 def seeds(quick: int, deep: int) -> range:
