@@ -62,7 +62,7 @@ test: prepared
 	[ $$tested = 0 ] && [ $$linted = 0 ]
 
 # The same tests with larger numbers (tests/kit/depth.py): more seconds of stress, more seeds
-# and examples, and a second Spark cluster. It takes about an hour.
+# and examples, and a second Spark cluster. It takes half an hour to an hour.
 test-deep: prepared
 	ARCO_TEST_DEEP=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 1800
 
