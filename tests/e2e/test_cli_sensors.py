@@ -143,10 +143,11 @@ def bad(ctx: SensorContext) -> SensorResult:
         ("threading.Thread(target=time.sleep, args=(600,)).start()", "", ""),
         ("import multiprocessing; multiprocessing.Pool(1).map(abs, [1])", "", ""),
         ("assert ctx.secrets['pin'] == '1234'", "", ""),
+        ("assert os.sys.stdin.read() == ''", "", ""),
     ],
     ids=[
         *("exits", "crashes", "loops in C", "closes", "is killed", "leaves a thread"),
-        *("starts a pool", "reads a secret"),
+        *("starts a pool", "reads a secret", "reads its input"),
     ],
 )
 def test_a_sensor_that_ends_its_process_fails_its_test(
@@ -161,6 +162,20 @@ def test_a_sensor_that_ends_its_process_fails_its_test(
     assert "printed by the sensor" in done.stderr
     error = trial["error"] or {"code": "", "message": ""}
     assert (error["code"], error["message"]) == (code, message)
+
+
+def test_a_message_of_megabytes_reaches_the_function(servo: Servo) -> None:
+    (servo.directory / "flow.py").write_text(
+        "from servo import *\n"
+        "@asset(namespace='raw')\ndef orders() -> None: ...\n"
+        "@webhook_sensor('pushed', selection=[orders])\n"
+        "def pushed(ctx: SensorContext) -> SensorResult:\n"
+        "    return SensorResult(skip_reason=str(len(ctx.json()['text'])))\n"
+    )
+    message = servo.directory / "message.json"
+    message.write_text(json.dumps({"text": "é" * 600_000}))
+    trial = servo.json("sensors", "test", "pushed", "--payload", str(message))
+    assert trial["answer"]["skip_reason"] == "600000"
 
 
 def test_real_processes_evaluate_sensors_and_what_hangs_times_out(servo: Servo) -> None:

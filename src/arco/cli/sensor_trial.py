@@ -117,13 +117,17 @@ def _evaluated(instruction: _Instruction) -> Evaluated:
     text, timeout_s = msgspec.json.encode(instruction).decode(), instruction.sensor.timeout_s
     with ChildProcess(__name__, "evaluate_apart", text, os.environ) as child:
         try:
-            for limit in (START_S, timeout_s + GRACE_S):
-                line = child.receive(limit)
-                if line is None:
-                    error: BaseException = TaskTimeout(_late(timeout_s))
-                    break
-                if line:
-                    return msgspec.json.decode(line, type=Evaluated)
+            if child.receive(START_S) is None:
+                error: BaseException = failed(
+                    "infrastructure",
+                    "process.start",
+                    f"the process of the function did not start within {START_S:.0f} s",
+                    "try again when the machine is less busy",
+                )
+            elif line := child.receive(timeout_s + GRACE_S):
+                return msgspec.json.decode(line, type=Evaluated)
+            else:
+                error = TaskTimeout(_late(timeout_s))
         except ChildEnded as ended:
             error = _death(ended)
     return Evaluated(None, classify(error, folder=Path(instruction.folder)))
@@ -142,18 +146,23 @@ def _death(ended: ChildEnded) -> BaseException:
 def evaluate_apart(answers: ChildAnswers, text: str) -> None:
     """Evaluate a sensor, answer, and end this process. An empty line comes before user code."""
     instruction = msgspec.json.decode(text, type=_Instruction)
-    workspace = instruction.session.open()
+    folder = Path(instruction.folder)
     try:
+        workspace = instruction.session.open()
         secrets = SecretRegistry().resolve(instruction.sensor.secrets)
     except Exception as error:
-        info = classify(error, folder=Path(instruction.folder))
-        answers.end(msgspec.json.encode(Evaluated(None, info)))
+        answers.send(b"")
+        answers.end(msgspec.json.encode(Evaluated(None, classify(error, folder=folder))))
     visible, credentials = private.of_slot(os.environ, workspace.store.url, ())
     os.environ.clear()
     os.environ.update(visible)
     answers.send(b"")
     evaluated = _evaluate(workspace, instruction, secrets, credentials)
-    answers.end(msgspec.json.encode(evaluated))
+    try:
+        line = msgspec.json.encode(evaluated)
+    except UnicodeEncodeError as error:  # a cursor or a key that is not Unicode
+        line = msgspec.json.encode(Evaluated(None, classify(error, folder=folder)))
+    answers.end(line)
 
 
 def _evaluate(

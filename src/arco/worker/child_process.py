@@ -1,8 +1,8 @@
 """A process that runs user code for a command, and answers with lines.
 
 What user code does to it (exits, crashes, freezes, forks, closes descriptors) is the end of that
-process alone. It ends with the one that started it, and what it has started ends with it. It reads
-nothing; what it prints goes to stderr.
+process alone. It ends with the one that started it, and with it what it has started, except what
+has moved to another session. Its input is one text; what it prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _CHUNK: Final = 1 << 20
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from {module} import {function}; from arco.worker.child_process import ChildAnswers; "
-    "_, _, pipe, parent, text = sys.argv; sys.argv[1:] = []; "
-    "{function}(ChildAnswers(int(pipe), int(parent)), text)"
+    "_, _, pipe, parent = sys.argv; sys.argv[1:] = []; "
+    "{function}(ChildAnswers(int(pipe), int(parent)), sys.stdin.buffer.read().decode())"
 )
 
 
@@ -64,12 +64,12 @@ class ChildProcess:
         self._reading, writing = os.pipe()
         self._buffer = bytearray()
         start = _START.format(module=module, function=function)
-        arguments = [json.dumps(sys.path), str(writing), str(os.getpid()), text]
+        arguments = [json.dumps(sys.path), str(writing), str(os.getpid())]
         try:
             self._process = subprocess.Popen(
                 # -P: files of this folder are not taken for modules of Python.
                 [sys.executable, "-P", "-c", start, *arguments],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # an argument has at most 128 KiB
                 stdout=2,
                 pass_fds=(writing,),
                 env=dict(env),
@@ -80,6 +80,9 @@ class ChildProcess:
             raise
         finally:
             os.close(writing)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(text.encode())  # if it has ended already, `receive` says how
 
     def __enter__(self) -> Self:
         return self
